@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.program import Attribute
-from tilewright.runtime.tensor import Array, TensorType
+from tilewright.runtime.tensor import Array, Dim, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,16 @@ class Value:
 
     name: str
     type: TensorType
+
+    @property
+    def dtype(self) -> str:
+        """Element type, a NumPy name."""
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Dimensions: sizes or symbols."""
+        return self.type.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,21 @@ class Graph:
     """
 
     name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
     nodes: tuple[Node, ...]
     values: Mapping[str, Value]
     constants: Mapping[str, Array]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The graph's inputs, in order."""
+        return tuple(self.values[name] for name in self.input_names)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The graph's outputs, in order."""
+        return tuple(self.values[name] for name in self.output_names)
 
     def type(self, name: str) -> TensorType:
         """Return the type of a value."""
@@ -68,8 +88,8 @@ class Graph:
     def __str__(self) -> str:
         """Return the readable text form, one line a node."""
         lines = [f"graph {self.name}("]
-        lines += [f"  {name}: {self.type(name)}," for name in self.inputs]
-        lines.append(f") -> ({', '.join(self.outputs)}) {{")
+        lines += [f"  {name}: {self.type(name)}," for name in self.input_names]
+        lines.append(f") -> ({', '.join(self.output_names)}) {{")
         lines += [f"  const {name}: {self.type(name)}" for name in self.constants]
         for node in self.nodes:
             attributes = "".join(f" {key}={value}" for key, value in sorted(node.attributes.items()))
@@ -84,7 +104,7 @@ def verify(graph: Graph) -> None:
     Raises:
         ModelError: a value that is read before it is defined, defined twice, or has no type.
     """
-    defined = {*graph.inputs, *graph.constants}
+    defined = {*graph.input_names, *graph.constants}
     for node in graph.nodes:
         for name in node.inputs:
             if name and name not in defined:
@@ -93,7 +113,7 @@ def verify(graph: Graph) -> None:
             if name in defined:
                 raise ModelError(f"{node.name}: {node.op} defines {name!r} a second time")
             defined.add(name)
-    for name in graph.outputs:
+    for name in graph.output_names:
         if name not in defined:
             raise ModelError(f"graph {graph.name}: output {name!r} is not defined by any node")
     for name in defined:
