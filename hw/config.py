@@ -27,7 +27,7 @@ def _powers(low: int, high: int) -> tuple[int, ...]:
     return tuple(1 << k for k in range(low.bit_length() - 1, high.bit_length()))
 
 
-def _field(default: int | bool | str, legal: tuple[int | bool, ...] | range | None, doc: str) -> Any:
+def _field(default: int | str, legal: tuple[int, ...] | range | None, doc: str) -> Any:
     return dataclasses.field(default=default, metadata={"legal": legal, "doc": doc})
 
 
@@ -77,10 +77,13 @@ class Config:
     def _field_problem(self, field: dataclasses.Field[Any]) -> str | None:
         value, legal = getattr(self, field.name), field.metadata["legal"]
         if type(value) is not type(field.default):
-            return f"config {self.name}: {field.name}={value!r} is not of type {type(field.default).__name__}"
+            kind = type(field.default).__name__
+            return f"config {self.name}: {field.name}={value!r} is not of type {kind}"
         if legal is None or value in legal:
             return None
-        return f"config {self.name}: {field.name}={value} is not legal; choose {describe_legal(legal)}"
+        return (
+            f"config {self.name}: {field.name}={value} is not legal; choose {describe_legal(legal)}"
+        )
 
     def _combination_problems(self) -> list[str]:
         lines = []
@@ -90,14 +93,17 @@ class Config:
             if not least <= depth <= MAX_INDEX:
                 size = self.tile_bytes()[memory]
                 lines.append(
-                    f"config {self.name}: {field}={getattr(self, field)} holds {depth} tiles of {size} bytes;"
-                    f" choose {max(1, -(-least * size // 1024))} to {MAX_INDEX * size // 1024} KiB"
+                    f"config {self.name}: {field}={getattr(self, field)} holds {depth} tiles"
+                    f" of {size} bytes; choose {max(1, -(-least * size // 1024))} to {MAX_INDEX * size // 1024} KiB"
                 )
-        for field, most in (("alu_lanes", self.batch * self.block_out), ("output_lanes", self.block_out)):
+        for field, most in (
+            ("alu_lanes", self.batch * self.block_out),
+            ("output_lanes", self.block_out),
+        ):
             if getattr(self, field) > most:
                 lines.append(
-                    f"config {self.name}: {field}={getattr(self, field)} exceeds the {most} lanes it serves;"
-                    f" choose at most {most}"
+                    f"config {self.name}: {field}={getattr(self, field)} exceeds the {most} lanes"
+                    f" it serves; choose at most {most}"
                 )
         if (self.input_bits, self.weight_bits, self.accumulator_bits) != (8, 8, 32):
             lines.append(
@@ -105,7 +111,9 @@ class Config:
                 f" accumulator_bits={self.accumulator_bits} cannot be built yet; choose 8, 8, 32"
             )
         if self.batch > 4:
-            lines.append(f"config {self.name}: batch={self.batch} cannot be built yet; choose at most 4")
+            lines.append(
+                f"config {self.name}: batch={self.batch} cannot be built yet; choose at most 4"
+            )
         return lines
 
     @property
@@ -166,7 +174,9 @@ class Config:
     def depths(self) -> dict[str, int]:
         """Entries of each memory, keyed by memory name."""
         sizes = self.tile_bytes()
-        return {memory: getattr(self, f"{memory}_kib") * 1024 // size for memory, size in sizes.items()}
+        return {
+            memory: getattr(self, f"{memory}_kib") * 1024 // size for memory, size in sizes.items()
+        }
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with fields changed.
@@ -177,7 +187,9 @@ class Config:
         known = {field.name for field in dataclasses.fields(self)}
         for key in changes:
             if key not in known:
-                raise ConfigError(f"config {self.name}: unknown field {key!r}; known: {', '.join(sorted(known))}")
+                raise ConfigError(
+                    f"config {self.name}: unknown field {key!r}; known: {', '.join(sorted(known))}"
+                )
         return dataclasses.replace(self, **changes)
 
     def machine_fields(self) -> dict[str, int]:
@@ -194,7 +206,9 @@ class Config:
     def to_toml(self) -> str:
         """Return the config as TOML that `Config.from_toml` reads back equal."""
         fields = dataclasses.asdict(self)
-        return "".join(f'{k} = "{v}"\n' if isinstance(v, str) else f"{k} = {v}\n" for k, v in fields.items())
+        return "".join(
+            f'{k} = "{v}"\n' if isinstance(v, str) else f"{k} = {v}\n" for k, v in fields.items()
+        )
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "custom") -> Self:
@@ -206,7 +220,9 @@ class Config:
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"config {name}: not valid TOML ({error}); write lines of field = value") from error
+            raise ConfigError(
+                f"config {name}: not valid TOML ({error}); write lines of field = value"
+            ) from error
         return cls._from_table({"name": name, **table})
 
     @classmethod
@@ -215,7 +231,8 @@ class Config:
         for key in table:
             if key not in known:
                 raise ConfigError(
-                    f"config {table['name']}: unknown field {key!r}; known: {', '.join(sorted(known))}"
+                    f"config {table['name']}: unknown field {key!r};"
+                    f" known: {', '.join(sorted(known))}"
                 )
         return cls(**table)
 
@@ -228,7 +245,10 @@ class Config:
         """
         path = PRESETS / f"{name}.toml"
         if name not in preset_names():
-            raise ConfigError(f"config {name!r}: no such preset; choose {', '.join(preset_names())} or a .toml file")
+            raise ConfigError(
+                f"config {name!r}: no such preset;"
+                f" choose {', '.join(preset_names())} or a .toml file"
+            )
         return cls.from_toml(path.read_text(), name=name)
 
     @classmethod
@@ -243,7 +263,9 @@ class Config:
             try:
                 config = cls.from_toml(Path(head).read_text(), name=Path(head).stem)
             except OSError as error:
-                raise ConfigError(f"config {head}: cannot be read ({error.strerror}); check the path") from error
+                raise ConfigError(
+                    f"config {head}: cannot be read ({error.strerror}); check the path"
+                ) from error
         elif "=" in head:
             config, changes = cls(), [head, *changes]
         else:
@@ -252,7 +274,9 @@ class Config:
         for change in changes:
             key, equals, value = change.partition("=")
             if not equals:
-                raise ConfigError(f"config {text!r}: {change!r} is not key=value; write e.g. block_in=32")
+                raise ConfigError(
+                    f"config {text!r}: {change!r} is not key=value; write e.g. block_in=32"
+                )
             values[key.strip()] = _value(config.name, key.strip(), value.strip())
         return config.replace(**values) if values else config
 
@@ -271,7 +295,7 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
 
 
-def describe_legal(legal: tuple[int | bool, ...] | range) -> str:
+def describe_legal(legal: tuple[int, ...] | range) -> str:
     """Return a field's legal values as text: `1 to 32` or `1, 2, 4`."""
     if isinstance(legal, range):
         return f"{legal.start} to {legal.stop - 1}"

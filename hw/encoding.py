@@ -62,7 +62,9 @@ def decode_word(bits: int) -> Instruction:
         raise SimulationError(f"decode: opcode {opcode} is not an instruction; legal are 1 to 5")
     fields = _layout(cls)
     if bits >> (fields[-1].offset + fields[-1].bits):
-        raise SimulationError(f"decode: {cls.__name__.upper()} has bits set past its last field; they must be 0")
+        raise SimulationError(
+            f"decode: {cls.__name__.upper()} has bits set past its last field; they must be 0"
+        )
     instruction: Instruction = cls(**{field.name: _extract(bits, field) for field in fields})
     return instruction
 
@@ -78,12 +80,20 @@ def encode_uops(uops: Sequence[Uop]) -> NDArray[np.uint64]:
     return np.array([encode_word(uop) for uop in uops], np.uint64)
 
 
-def decode_fields(words: NDArray[np.uint64], cls: type[Uop | Parameter]) -> dict[str, NDArray[np.int64]]:
+def decode_fields(
+    words: NDArray[np.uint64], cls: type[Uop | Parameter]
+) -> dict[str, NDArray[np.int64]]:
     """Return each field of an array of 64-bit uops or parameters as int64 of the same shape."""
     fields = {}
     for field in _layout(cls):
-        value = (words >> np.uint64(field.offset) & np.uint64((1 << field.bits) - 1)).astype(np.int64)
-        fields[field.name] = np.where(value > field.high, value - (1 << field.bits), value) if field.signed else value
+        value = (words >> np.uint64(field.offset) & np.uint64((1 << field.bits) - 1)).astype(
+            np.int64
+        )
+        fields[field.name] = (
+            np.where(value > field.high, value - (1 << field.bits), value)
+            if field.signed
+            else value
+        )
     return fields
 
 
@@ -109,10 +119,15 @@ def encode_parameters(
 
 
 def disassemble(instruction: Instruction) -> str:
-    """Return one line: mnemonic, tokens (`<p` `<n` pops, `>p` `>n` pushes), fields that are not default."""
+    """Return one line: mnemonic, tokens (`<p` `<n` pop, `>p` `>n` push), fields not at default."""
     tokens = [
         mark
-        for name, mark in (("pop_previous", "<p"), ("pop_next", "<n"), ("push_previous", ">p"), ("push_next", ">n"))
+        for name, mark in (
+            ("pop_previous", "<p"),
+            ("pop_next", "<n"),
+            ("push_previous", ">p"),
+            ("push_next", ">n"),
+        )
         if getattr(instruction, name)
     ]
     shown = []

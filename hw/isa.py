@@ -108,7 +108,9 @@ class Rounding(IntEnum):
 
 
 def _bits(width: int, doc: str, *, signed: bool = False, default: int = 0) -> Any:
-    return dataclasses.field(default=default, metadata={"bits": width, "signed": signed, "doc": doc})
+    return dataclasses.field(
+        default=default, metadata={"bits": width, "signed": signed, "doc": doc}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +313,7 @@ class Field:
 
 
 def layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
-    """Return the bit layout of an instruction (from bit 4: the opcode is below), uop or parameter."""
+    """Return the bit layout of an instruction (from bit 4, above the opcode), uop or parameter."""
     offset = OPCODE_BITS if issubclass(word, Task) else 0
     fields = []
     for field in dataclasses.fields(word):

@@ -29,7 +29,7 @@ def wrap_signed(x: ArrayLike, bits: int) -> Int64:
 
 
 def round_shift(x: ArrayLike, shift: ArrayLike, rounding: Rounding) -> Int64:
-    """x / 2^shift rounded to an integer; shift in [0, 63], x of at most 62 bits."""
+    """Return x / 2^shift rounded to an integer; shift in [0, 63], x of at most 62 bits."""
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
     floor = x >> shift
     if rounding is Rounding.FLOOR:
@@ -70,7 +70,7 @@ def requantize(
 
 
 def multiplier_of_ratio(ratio: float) -> tuple[int, int]:
-    """Return (multiplier, shift) with multiplier / 2^shift = ratio rounded to 24 bits, half to even.
+    """Return (multiplier, shift): multiplier / 2^shift is the ratio rounded half to even to 24 bits.
 
     A float32 ratio is taken exactly unless it is below 2^-40, where a 33-bit sum can only
     round to zero and the mantissa is shortened.
@@ -79,9 +79,14 @@ def multiplier_of_ratio(ratio: float) -> tuple[int, int]:
         CompileError: a ratio that is not finite, not positive, or at least 2^24.
     """
     if not (np.isfinite(ratio) and 0 < ratio < 1 << MULTIPLIER_BITS):
-        raise CompileError(f"requantize: scale ratio {ratio} is not in (0, 2^{MULTIPLIER_BITS}); check the scales")
+        raise CompileError(
+            f"requantize: scale ratio {ratio} is not in (0, 2^{MULTIPLIER_BITS}); check the scales"
+        )
     mantissa, exponent = np.frexp(np.float64(ratio))
-    multiplier, shift = int(np.rint(np.ldexp(mantissa, MULTIPLIER_BITS))), MULTIPLIER_BITS - int(exponent)
+    multiplier, shift = (
+        int(np.rint(np.ldexp(mantissa, MULTIPLIER_BITS))),
+        MULTIPLIER_BITS - int(exponent),
+    )
     if multiplier == 1 << MULTIPLIER_BITS:
         multiplier, shift = multiplier >> 1, shift - 1
     if shift > MAX_SHIFT:
@@ -96,6 +101,6 @@ def scale_ratio(x_scale: float, w_scale: float, y_scale: float) -> float:
 
 
 def multipliers_of_ratios(ratios: Sequence[float]) -> tuple[Int64, Int64]:
-    """Return int64 arrays (multiplier, shift), one entry a ratio; errors as `multiplier_of_ratio`."""
+    """Return int64 arrays (multiplier, shift), an entry a ratio; errors as `multiplier_of_ratio`."""
     pairs = [multiplier_of_ratio(ratio) for ratio in ratios]
     return np.array([m for m, _ in pairs], np.int64), np.array([s for _, s in pairs], np.int64)

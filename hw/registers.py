@@ -43,8 +43,14 @@ def _map() -> dict[str, Register]:
         ("error_index", 1, False, "index of the failing instruction within its engine"),
         ("num_instructions", 1, True, "task instructions in the code segment"),
     ]
-    rows += [(f"base_{segment.name.lower()}", 2, True, f"address of the {segment.name} segment") for segment in Segment]
-    rows += [(f"size_{segment.name.lower()}", 1, True, f"bytes of the {segment.name} segment") for segment in Segment]
+    rows += [
+        (f"base_{segment.name.lower()}", 2, True, f"address of the {segment.name} segment")
+        for segment in Segment
+    ]
+    rows += [
+        (f"size_{segment.name.lower()}", 1, True, f"bytes of the {segment.name} segment")
+        for segment in Segment
+    ]
     rows += [
         ("cycles", 2, False, "cycles from start to done"),
         ("bytes_read", 2, False, "bytes of all read beats"),
@@ -65,6 +71,8 @@ def _map() -> dict[str, Register]:
 
 
 REGISTERS = _map()
-REGISTER_SPACE_BYTES = 1 << max(r.address + 4 * r.words - 1 for r in REGISTERS.values()).bit_length()
+REGISTER_SPACE_BYTES = (
+    1 << max(r.address + 4 * r.words - 1 for r in REGISTERS.values()).bit_length()
+)
 
 assert len(Segment) == NUM_SEGMENTS

@@ -28,7 +28,9 @@ def package(config: Config) -> str:
         ("ALU_OP", AluOp, 4),
         ("ROUNDING", Rounding, 2),
     ):
-        lines += [f"  localparam [{width - 1}:0] {prefix}_{m.name} = {width}'d{m.value};" for m in enum]
+        lines += [
+            f"  localparam [{width - 1}:0] {prefix}_{m.name} = {width}'d{m.value};" for m in enum
+        ]
     for word in (*isa.INSTRUCTIONS, Uop, Parameter):
         name = word.__name__.upper()
         for field in isa.layout(word):
@@ -44,7 +46,9 @@ def package(config: Config) -> str:
 
 def _sizes(config: Config) -> dict[str, int]:
     sizes = {
-        key.upper(): value for key, value in config.machine_fields().items() if not key.endswith("_kib")
+        key.upper(): value
+        for key, value in config.machine_fields().items()
+        if not key.endswith("_kib")
     }
     tile_bytes = config.tile_bytes()
     sizes |= {f"{memory.upper()}_DEPTH": depth for memory, depth in config.depths().items()}

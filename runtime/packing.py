@@ -25,7 +25,9 @@ class Packing:
     fill: int = 0
 
     @classmethod
-    def of(cls, shape: tuple[int, int, int, int], dtype: str, config: Config, *, fill: int = 0) -> "Packing":
+    def of(
+        cls, shape: tuple[int, int, int, int], dtype: str, config: Config, *, fill: int = 0
+    ) -> "Packing":
         """Return the packing that a config's tiles need."""
         return cls(shape, dtype, config.batch, config.channel_lanes, config.sub_lanes, fill)
 

@@ -159,7 +159,9 @@ class Program:
             "outputs": self.outputs,
             "tensors": [_tensor_to_json(t) for t in self.tensors],
             "layers": [dataclasses.asdict(layer) for layer in self.layers],
-            "steps": [{"kind": type(step).__name__, **dataclasses.asdict(step)} for step in self.steps],
+            "steps": [
+                {"kind": type(step).__name__, **dataclasses.asdict(step)} for step in self.steps
+            ],
             "segment_bytes": {segment.name: size for segment, size in self.segment_bytes.items()},
             "distinct_workspace_bytes": self.distinct_workspace_bytes,
             "floor_cycles": self.floor_cycles,
@@ -196,7 +198,9 @@ def write_whole(path: Path, data: bytes) -> None:
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True) if path.parent.is_dir() else None
-        raise ModelError(f"{path}: cannot be written ({error.strerror}); choose a folder you may write to") from error
+        raise ModelError(
+            f"{path}: cannot be written ({error.strerror}); choose a folder you may write to"
+        ) from error
 
 
 def load_program(path: Path | str) -> Program:
@@ -211,24 +215,32 @@ def load_program(path: Path | str) -> Program:
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
     except (OSError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{path}: not a tilewright program ({error}); compile the model again") from error
+        raise ModelError(
+            f"{path}: not a tilewright program ({error}); compile the model again"
+        ) from error
     with archive:
         try:
             header = json.loads(archive.read("program.json"))
             names = ["code", "layer_of", "tensor_of", "constants"]
             names += [f"host/{i}" for i in range(len(header["host_constants"]))]
-            arrays = {n: np.load(io.BytesIO(archive.read(f"{n}.npy")), allow_pickle=False) for n in names}
+            arrays = {
+                n: np.load(io.BytesIO(archive.read(f"{n}.npy")), allow_pickle=False) for n in names
+            }
             model = archive.read("model.onnx") if "model.onnx" in archive.namelist() else b""
         except (KeyError, ValueError, zipfile.BadZipFile, EOFError) as error:
-            raise ModelError(f"{path}: damaged program file ({error}); compile the model again") from error
+            raise ModelError(
+                f"{path}: damaged program file ({error}); compile the model again"
+            ) from error
     if (header["format"], header["isa_version"]) != (FORMAT, isa.VERSION):
         raise ModelError(
-            f"{path}: program format {header['format']}, ISA {header['isa_version']}; this tilewright reads"
-            f" format {FORMAT}, ISA {isa.VERSION}; compile the model again"
+            f"{path}: program format {header['format']}, ISA {header['isa_version']};"
+            f" this tilewright reads format {FORMAT}, ISA {isa.VERSION}; compile the model again"
         )
     config = Config(**header["config"])
     if f"{config.config_hash:016x}" != header["config_hash"]:
-        raise ModelError(f"{path}: its config hash does not match its config; compile the model again")
+        raise ModelError(
+            f"{path}: its config hash does not match its config; compile the model again"
+        )
     host = {name: arrays[f"host/{i}"] for i, name in enumerate(header["host_constants"])}
     return Program(
         name=header["name"],
@@ -274,7 +286,9 @@ def _tensor_from_json(table: Mapping[str, Any]) -> Tensor:
     placement = None
     if place:
         packing = Packing(**_tuples(place["packing"]))
-        placement = Placement(Segment[place["segment"]], place["offset"], place["distinct_offset"], packing)
+        placement = Placement(
+            Segment[place["segment"]], place["offset"], place["distinct_offset"], packing
+        )
     return Tensor(table["name"], TensorType(**kind), placement)
 
 

@@ -1,4 +1,4 @@
-"""Tensor types: element type, shape and quantization, shared by compiler, programs and host kernels."""
+"""Tensor types: element type, shape, quantization; shared by compiler, programs, host kernels."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,8 @@ class Quantization:
         """Check that scales are positive and lengths agree."""
         if len(self.scale) != len(self.zero_point) or not self.scale:
             raise ModelError(
-                f"quantization: {len(self.scale)} scales and {len(self.zero_point)} zero points; give as many of each"
+                f"quantization: {len(self.scale)} scales and {len(self.zero_point)} zero points;"
+                " give as many of each"
             )
         if self.axis is None and len(self.scale) != 1:
             raise ModelError(f"quantization: {len(self.scale)} scales need an axis")

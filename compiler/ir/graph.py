@@ -92,9 +92,13 @@ class Graph:
         lines.append(f") -> ({', '.join(self.output_names)}) {{")
         lines += [f"  const {name}: {self.type(name)}" for name in self.constants]
         for node in self.nodes:
-            attributes = "".join(f" {key}={value}" for key, value in sorted(node.attributes.items()))
+            attributes = "".join(
+                f" {key}={value}" for key, value in sorted(node.attributes.items())
+            )
             outputs = ", ".join(f"{name}: {self.type(name)}" for name in node.outputs)
-            lines.append(f"  {outputs} = {node.op}({', '.join(node.inputs)}){attributes}  # {node.name}")
+            lines.append(
+                f"  {outputs} = {node.op}({', '.join(node.inputs)}){attributes}  # {node.name}"
+            )
         return "\n".join([*lines, "}"])
 
 
@@ -108,7 +112,9 @@ def verify(graph: Graph) -> None:
     for node in graph.nodes:
         for name in node.inputs:
             if name and name not in defined:
-                raise ModelError(f"{node.name}: {node.op} reads {name!r}, which nothing before it defines")
+                raise ModelError(
+                    f"{node.name}: {node.op} reads {name!r}, which nothing before it defines"
+                )
         for name in node.outputs:
             if name in defined:
                 raise ModelError(f"{node.name}: {node.op} defines {name!r} a second time")
@@ -122,4 +128,7 @@ def verify(graph: Graph) -> None:
     for name, array in graph.constants.items():
         kind = graph.type(name)
         if (str(array.dtype), array.shape) != (kind.dtype, kind.shape):
-            raise ModelError(f"graph {graph.name}: constant {name!r} is {array.dtype}{list(array.shape)}, not {kind}")
+            raise ModelError(
+                f"graph {graph.name}: constant {name!r} is {array.dtype}{list(array.shape)},"
+                f" not {kind}"
+            )
