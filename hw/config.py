@@ -94,7 +94,8 @@ class Config:
                 size = self.tile_bytes()[memory]
                 lines.append(
                     f"config {self.name}: {field}={getattr(self, field)} holds {depth} tiles"
-                    f" of {size} bytes; choose {max(1, -(-least * size // 1024))} to {MAX_INDEX * size // 1024} KiB"
+                    f" of {size} bytes; choose {max(1, -(-least * size // 1024))} to"
+                    f" {MAX_INDEX * size // 1024} KiB"
                 )
         for field, most in (
             ("alu_lanes", self.batch * self.block_out),

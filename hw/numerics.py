@@ -70,7 +70,7 @@ def requantize(
 
 
 def multiplier_of_ratio(ratio: float) -> tuple[int, int]:
-    """Return (multiplier, shift): multiplier / 2^shift is the ratio rounded half to even to 24 bits.
+    """Return (multiplier, shift): multiplier / 2^shift is the ratio rounded (even) to 24 bits.
 
     A float32 ratio is taken exactly unless it is below 2^-40, where a 33-bit sum can only
     round to zero and the mantissa is shortened.
@@ -101,6 +101,6 @@ def scale_ratio(x_scale: float, w_scale: float, y_scale: float) -> float:
 
 
 def multipliers_of_ratios(ratios: Sequence[float]) -> tuple[Int64, Int64]:
-    """Return int64 arrays (multiplier, shift), an entry a ratio; errors as `multiplier_of_ratio`."""
+    """Return int64 arrays (multiplier, shift), one a ratio; errors as `multiplier_of_ratio`."""
     pairs = [multiplier_of_ratio(ratio) for ratio in ratios]
     return np.array([m for m, _ in pairs], np.int64), np.array([s for _, s in pairs], np.int64)
