@@ -1,0 +1,67 @@
+# Every target prepares .venv first; a target that has nothing to do returns at once.
+.DEFAULT_GOAL := demo
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+RUN := env -u PYTHONPATH -u PYTHONHOME PATH="$(BIN):$$PATH"
+# The newest interpreter found that is new enough; an active virtual environment plays no part.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	q=$$(command -v $$p) && "$$q" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$q" && break; done)
+PYTEST := $(RUN) python -m pytest -p no:cacheprovider
+MODELS ?=
+
+.PHONY: help setup demo test test-all test-models lint bench docs clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+
+setup: $(VENV)/test.stamp  ## create .venv and install tilewright with what its tests need
+
+$(VENV)/base.stamp:
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or run make PYTHON=/path/to/python3" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/run.stamp: $(VENV)/base.stamp pyproject.toml
+	$(RUN) python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/base.stamp pyproject.toml
+	$(RUN) python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ $(VENV)/run.stamp
+
+$(VENV)/dev.stamp: $(VENV)/test.stamp
+	$(RUN) python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
+	@touch $@
+
+demo: $(VENV)/run.stamp  ## the embedded model on simulated hardware, every value checked
+	$(RUN) tilewright demo
+
+test: $(VENV)/test.stamp  ## the default tests
+	$(PYTEST) -m "not slow and not models"
+
+test-all: $(VENV)/test.stamp  ## the default and the slow tests
+	$(PYTEST) -m "not models"
+
+test-models: $(VENV)/test.stamp  ## tests over a folder of models: make test-models MODELS=../shared/models
+	@test -d "$(MODELS)" || { echo "error: MODELS=$(MODELS) is not a folder; give the one that holds manifest.json" >&2; exit 2; }
+	TILEWRIGHT_MODELS="$(abspath $(MODELS))" $(PYTEST) -m "models"
+
+lint: $(VENV)/dev.stamp  ## format, style, types, import directions, dead code, dependencies
+	$(RUN) python tools/link_tree.py
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	cd build/lint && $(RUN) lint-imports --no-cache ../../pyproject.toml
+	$(RUN) vulture
+	$(RUN) deptry .
+
+bench: $(VENV)/test.stamp  ## the measurements of benchmarks/
+	$(PYTEST) benchmarks --override-ini python_files='bench_*.py' -s
+
+docs: $(VENV)/run.stamp  ## the generated tables of docs/
+	$(RUN) python tools/generate_docs.py
+
+clean:  ## remove everything that the other targets made
+	rm -rf $(VENV) build *.egg-info

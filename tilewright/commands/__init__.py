@@ -1,0 +1,1 @@
+"""The commands of `tilewright`, one a file."""
