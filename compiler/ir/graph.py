@@ -53,7 +53,9 @@ class Node:
 class Graph:
     """Nodes in topological order, the type of every value, and the constants.
 
-    Every value has one definition: an input, a constant, or one node's output.
+    Every value has one definition: an input, a constant, or one node's output.  `origins` gives
+    the operator of every ONNX node of the model (its name made unique), in file order; `model`
+    is the model file itself, with external data inside.  Passes hand both on.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Graph:
     nodes: tuple[Node, ...]
     values: Mapping[str, Value]
     constants: Mapping[str, Array]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    model: bytes = b""
 
     @property
     def inputs(self) -> tuple[Value, ...]:
