@@ -4,6 +4,7 @@ Registers are 32 bits wide; a 64-bit value takes two, low word first.
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from tilewright.hw.isa import NUM_SEGMENTS, Segment
 
@@ -19,6 +20,15 @@ STATUS_BUSY = 1 << 2
 ENGINES = ("fetch", "load", "compute", "store")
 CAUSES = ("busy", "wait_memory", "wait_conflict", "wait_dependency", "idle")
 """What an engine did in a cycle: the first that holds, in this order."""
+
+
+class ErrorCause(IntEnum):
+    """Low byte of the error register; the next byte is the index in `ENGINES`."""
+
+    NONE = 0
+    ILLEGAL_OPCODE = 1
+    READ_RESPONSE = 2
+    WRITE_RESPONSE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ def _map() -> dict[str, Register]:
         ("config_hash", 2, False, "fingerprint of the machine's config"),
         ("control", 1, True, "bit 0 start, bit 1 soft reset; both read as 0"),
         ("status", 1, True, "bit 0 done, bit 1 error (sticky, cleared by writing 1), bit 2 busy"),
-        ("error", 1, False, "[7:0] cause, [15:8] engine"),
+        ("error", 1, False, "[7:0] cause (`ErrorCause`), [15:8] engine (index in `ENGINES`)"),
         ("error_index", 1, False, "index of the failing instruction within its engine"),
         ("num_instructions", 1, True, "task instructions in the code segment"),
     ]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tilewright.hw import isa, registers
+from tilewright.hw import isa, registers, timing
 from tilewright.hw.config import Config
 from tilewright.hw.isa import AluOp, Memory, Opcode, Parameter, Rounding, Segment, Uop
 
@@ -27,6 +27,7 @@ def package(config: Config) -> str:
         ("SEGMENT", Segment, 4),
         ("ALU_OP", AluOp, 4),
         ("ROUNDING", Rounding, 2),
+        ("ERROR", registers.ErrorCause, 8),
     ):
         lines += [
             f"  localparam [{width - 1}:0] {prefix}_{m.name} = {width}'d{m.value};" for m in enum
@@ -61,6 +62,10 @@ def _sizes(config: Config) -> dict[str, int]:
         "ISA_VERSION": isa.VERSION,
         "NUM_SEGMENTS": isa.NUM_SEGMENTS,
         "INSTRUCTION_BITS": isa.INSTRUCTION_BITS,
+        "OPCODE_BITS": isa.OPCODE_BITS,
+        "FETCH_BURST_BEATS": timing.fetch_burst_beats(config),
+        "LOAD_FIFO_BEATS": timing.load_fifo_beats(config),
+        "LOAD_QUEUE_DEPTH": timing.LOAD_QUEUE_DEPTH,
         "REGISTER_ADDRESS_W": registers.REGISTER_SPACE_BYTES.bit_length() - 1,
     }
 
