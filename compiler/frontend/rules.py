@@ -1,0 +1,250 @@
+"""Import rules for ONNX operators; those without one keep their name and attributes."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tilewright.compiler.frontend.builder import GraphBuilder
+from tilewright.compiler.frontend.normalize import (
+    arguments,
+    pad_attributes,
+    split_attributes,
+    window_attributes,
+)
+from tilewright.compiler.frontend.onnx_node import (
+    DTYPES,
+    OnnxNode,
+    constant_input,
+    make_quantization,
+    quantization_of,
+    stored_dtype,
+)
+from tilewright.hw.errors import ModelError
+from tilewright.runtime.attributes import get_int, get_ints
+from tilewright.runtime.tensor import Array, TensorType
+
+Rule = Callable[[GraphBuilder, OnnxNode], None]
+
+
+def keep(b: GraphBuilder, node: OnnxNode) -> None:
+    """Import a node as it is, constant arguments turned into attributes."""
+    attributes = arguments(b, node)
+    inputs = node.inputs if len(attributes) == len(node.attributes) else node.inputs[:1]
+    if node.op in {"BatchNormalization", "LayerNormalization", "Dropout"}:
+        _emit(b, node, inputs, attributes, outputs=node.outputs[:1])
+    else:
+        _emit(b, node, inputs, attributes)
+
+
+def _emit(
+    b: GraphBuilder,
+    node: OnnxNode,
+    inputs: tuple[str, ...],
+    attributes: dict[
+        str, int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+    ],
+    *,
+    op: str = "",
+    outputs: tuple[str, ...] = (),
+) -> None:
+    b.node(op or node.op, inputs, outputs or node.outputs, attributes, origin=node.name)
+
+
+def identity(b: GraphBuilder, node: OnnxNode) -> None:
+    """Identity, and Dropout at inference."""
+    _emit(b, node, node.inputs[:1], {}, op="Identity", outputs=node.outputs[:1])
+
+
+def constant(b: GraphBuilder, node: OnnxNode) -> None:
+    """Constant (ONNX opset 12 and later: seven attributes, one of them given)."""
+    given = node.attributes
+    array: Array
+    if "value" in node.tensors:
+        array = node.tensors["value"]
+    elif "value_float" in given or "value_floats" in given:
+        array = np.array(given.get("value_float", given.get("value_floats")), np.float32)
+    elif "value_int" in given or "value_ints" in given:
+        array = np.array(given.get("value_int", given.get("value_ints")), np.int64)
+    else:
+        raise ModelError(f"{node}: only tensors and numbers are supported as its value")
+    b.constant(node.outputs[0], array)
+
+
+def constant_of_shape(b: GraphBuilder, node: OnnxNode) -> None:
+    """ConstantOfShape with a constant shape."""
+    shape = constant_input(b, node, 0, "shape")
+    value = node.tensors.get("value", np.zeros(1, np.float32))
+    b.constant(node.outputs[0], np.full(tuple(shape.tolist()), value.reshape(-1)[0], value.dtype))
+
+
+def quantize_linear(b: GraphBuilder, node: OnnxNode) -> None:
+    """QuantizeLinear: scale and zero point go into the output's type."""
+    _refuse_blocks(node)
+    x = node.inputs[0]
+    axis = get_int(node.attributes, "axis", 1) % max(len(b.type(x).shape), 1)
+    dtype = stored_dtype(b, node, 2)
+    if not node.input(2) and get_int(node.attributes, "output_dtype", 0):
+        dtype = _dtype(node, "output_dtype")
+    kind = TensorType(dtype, (), quantization_of(b, node, 1, 2, axis=axis))
+    b.quantize(x, node.outputs[0], kind, origin=node.name)
+
+
+def dequantize_linear(b: GraphBuilder, node: OnnxNode) -> None:
+    """DequantizeLinear: scale and zero point go into the input's type."""
+    _refuse_blocks(node)
+    x = node.inputs[0]
+    axis = get_int(node.attributes, "axis", 1) % max(len(b.type(x).shape), 1)
+    quantization = quantization_of(b, node, 1, 2, axis=axis)
+    b.dequantize(x, node.outputs[0], quantization, origin=node.name)
+
+
+def _refuse_blocks(node: OnnxNode) -> None:
+    if get_int(node.attributes, "block_size", 0):
+        raise ModelError(f"{node}: block_size is not supported; quantize per tensor or channel")
+
+
+def _dtype(node: OnnxNode, key: str) -> str:
+    code = get_int(node.attributes, key)
+    if code not in DTYPES:
+        raise ModelError(f"{node}: {key}={code}: this element type is not supported")
+    return DTYPES[code]
+
+
+def cast(b: GraphBuilder, node: OnnxNode) -> None:
+    """Cast."""
+    _emit(b, node, node.inputs, {"dtype": _dtype(node, "to")})
+
+
+def conv(b: GraphBuilder, node: OnnxNode) -> None:
+    """Conv: every attribute written out."""
+    kernel = tuple(int(d) for d in b.type(node.inputs[1]).shape[2:])
+    attributes = window_attributes(b, node, node.inputs[0], kernel)
+    attributes["group"] = get_int(node.attributes, "group", 1)
+    _emit(b, node, node.inputs, attributes)
+
+
+def pool(b: GraphBuilder, node: OnnxNode) -> None:
+    """AveragePool and MaxPool; the second output of MaxPool is refused."""
+    if len(node.outputs) > 1 and node.outputs[1]:
+        raise ModelError(f"{node}: its output of indices is not supported")
+    attributes = window_attributes(b, node, node.inputs[0], None)
+    if node.op == "AveragePool":
+        include = get_int(node.attributes, "count_include_pad", 0)
+        given = get_ints(node.attributes, "pads", get_ints(attributes, "pads"))
+        same = str(node.attributes.get("auto_pad", "NOTSET")) != "NOTSET"
+        if include and not same and given != attributes["pads"]:
+            raise ModelError(
+                f"{node}: ceil_mode with count_include_pad needs windows past the padding;"
+                " export it with explicit pads"
+            )
+        attributes["count_include_pad"] = include
+    _emit(b, node, node.inputs, attributes, outputs=node.outputs[:1])
+
+
+def global_pool(b: GraphBuilder, node: OnnxNode) -> None:
+    """GlobalAveragePool and GlobalMaxPool: pooling over all of H×W."""
+    op = node.op.removeprefix("Global")
+    add_global_pool(b, op, node.inputs[0], node.outputs[0], node)
+
+
+def add_global_pool(b: GraphBuilder, op: str, x: str, y: str, node: OnnxNode) -> None:
+    """Append the pooling `op` of x over its whole spatial extent."""
+    spatial = b.type(x).shape[2:]
+    sizes = tuple(d for d in spatial if isinstance(d, int))
+    if len(sizes) != len(spatial):
+        raise ModelError(f"{node}: its input {b.type(x)} needs fixed spatial dimensions")
+    ones = (1,) * len(sizes)
+    b.node(
+        op,
+        [x],
+        [y],
+        {
+            "kernel_shape": sizes,
+            "strides": ones,
+            "dilations": ones,
+            "pads": (0,) * (2 * len(sizes)),
+            **({"count_include_pad": 0} if op == "AveragePool" else {}),
+        },
+        origin=node.name,
+    )
+
+
+def pad(b: GraphBuilder, node: OnnxNode) -> None:
+    """Pad over all axes."""
+    _emit(b, node, node.inputs[:1], pad_attributes(b, node))
+
+
+def split(b: GraphBuilder, node: OnnxNode) -> None:
+    """Split into parts of given sizes."""
+    _emit(b, node, node.inputs[:1], split_attributes(b, node))
+
+
+def softmax(b: GraphBuilder, node: OnnxNode) -> None:
+    """Softmax and LogSoftmax; before opset 13 over all axes from `axis` on."""
+    rank = len(b.type(node.inputs[0]).shape)
+    axis = get_int(node.attributes, "axis", -1 if node.opset >= 13 else 1) % rank
+    if node.opset < 13 and axis != rank - 1:
+        raise ModelError(f"{node}: axis={axis} of opset {node.opset}; convert to opset 13")
+    _emit(b, node, node.inputs, {"axis": axis})
+
+
+def clip(b: GraphBuilder, node: OnnxNode) -> None:
+    """Clip: min and max as attributes, absent ones left out."""
+    given = arguments(b, node)
+    bounds = {k: v for k, v in given.items() if isinstance(v, int | float) and math.isfinite(v)}
+    _emit(b, node, node.inputs[:1], dict(bounds))
+
+
+def matmul_integer(b: GraphBuilder, node: OnnxNode) -> None:
+    """MatMulInteger: a MatMul whose output is its int32 accumulators."""
+    x = _with_zero_point(b, node, 0, 2, None)
+    w = _with_zero_point(b, node, 1, 3, len(b.type(node.inputs[1]).shape) - 1)
+    b.node("MatMul", [x, w, ""], node.outputs, origin=node.name, dtype="int32")
+
+
+def conv_integer(b: GraphBuilder, node: OnnxNode) -> None:
+    """ConvInteger: a Conv whose output is its int32 accumulators."""
+    x = _with_zero_point(b, node, 0, 2, None)
+    w = _with_zero_point(b, node, 1, 3, 0)
+    kernel = tuple(int(d) for d in b.type(w).shape[2:])
+    attributes = window_attributes(b, node, x, kernel)
+    attributes["group"] = get_int(node.attributes, "group", 1)
+    b.node("Conv", [x, w, ""], node.outputs, attributes, origin=node.name, dtype="int32")
+
+
+def _with_zero_point(
+    b: GraphBuilder, node: OnnxNode, index: int, zero_point: int, axis: int | None
+) -> str:
+    x = node.inputs[index]
+    zeros = np.zeros(1, np.int64)
+    if node.input(zero_point):
+        zeros = constant_input(b, node, zero_point, "zero point").astype(np.int64).reshape(-1)
+    kind = b.type(x).quantization
+    if kind is not None and kind.zero_point == tuple(zeros.tolist()):
+        return x
+    quantization = make_quantization(node, np.ones(1), zeros, axis)
+    return b.with_quantization(x, quantization, origin=node.name)
+
+
+RULES: dict[str, Rule] = {
+    "AveragePool": pool,
+    "Cast": cast,
+    "Clip": clip,
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
+    "Conv": conv,
+    "ConvInteger": conv_integer,
+    "DequantizeLinear": dequantize_linear,
+    "Dropout": identity,
+    "GlobalAveragePool": global_pool,
+    "GlobalMaxPool": global_pool,
+    "Identity": identity,
+    "LogSoftmax": softmax,
+    "MatMulInteger": matmul_integer,
+    "MaxPool": pool,
+    "Pad": pad,
+    "QuantizeLinear": quantize_linear,
+    "Softmax": softmax,
+    "Split": split,
+}

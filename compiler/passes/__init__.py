@@ -1,0 +1,1 @@
+"""Graph passes: plain functions Graph -> Graph, one a file; `canonicalize` is their order."""

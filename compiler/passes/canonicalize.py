@@ -1,0 +1,34 @@
+"""`canonicalize`: an imported graph to the one form that back-ends and references read."""
+
+from tilewright.compiler.ir.graph import Graph, verify
+from tilewright.compiler.passes.eliminate_dead import eliminate_dead
+from tilewright.compiler.passes.flatten_to_conv import flatten_to_conv
+from tilewright.compiler.passes.fold_pads import fold_pads
+from tilewright.compiler.passes.fuse_clamps import fuse_clamps
+from tilewright.compiler.passes.fuse_quantized import fuse_quantized
+from tilewright.compiler.passes.remove_identities import remove_identities
+
+PASSES = (
+    remove_identities,
+    fold_pads,  # real Pad before a real Conv hides the chain from fusion
+    fuse_quantized,
+    eliminate_dead,  # leftover DequantizeLinears would make tensors look shared
+    remove_identities,
+    fuse_clamps,
+    fold_pads,  # Pads on stored integers
+    flatten_to_conv,
+    eliminate_dead,
+)
+
+
+def canonicalize(graph: Graph) -> Graph:
+    """Return the canonical graph.
+
+    Raises:
+        ModelError: the model is not quantized, or a weight or bias cannot be used.
+    """
+    verify(graph)
+    for graph_pass in PASSES:
+        graph = graph_pass(graph)
+        verify(graph)
+    return graph
