@@ -273,7 +273,8 @@ class _Machine:
         tiles = elements.astype(scratchpad.dtype)
         if memory in (Memory.INPUT, Memory.ACCUMULATOR):
             batch, sub = self._config.batch, self._config.sub_lanes
-            tiles = tiles.reshape(len(tiles), -1, batch, sub).transpose(0, 2, 1, 3)
+            lanes = scratchpad.shape[-1]
+            tiles = tiles.reshape(-1, lanes // sub, batch, sub).transpose(0, 2, 1, 3)
         return tiles.reshape(len(data), *scratchpad.shape[1:])
 
     def _to_dram(self, tiles: NDArray[np.int8] | NDArray[np.int32]) -> Bytes:
@@ -320,8 +321,8 @@ def _affine(loops: Int64, strides: tuple[int, int, int], uops: Int64) -> Int64:
 def alu_result(alu: Alu, a: Int64, b: Int64) -> Int64:
     """Return op(a, b) as int32 values; b is the source tile, even where the immediate serves."""
     second = np.asarray(alu.immediate if alu.use_immediate else b, np.int64)
-    op = AluOp(alu.op)
-    match op:
+    result = np.broadcast_to(second, a.shape)
+    match AluOp(alu.op):
         case AluOp.MIN:
             result = np.minimum(a, second)
         case AluOp.MAX:
@@ -337,7 +338,7 @@ def alu_result(alu: Alu, a: Int64, b: Int64) -> Int64:
         case AluOp.MAC:
             result = a + numerics.wrap_signed(b, 18) * alu.immediate
         case AluOp.MOV:
-            result = np.broadcast_to(second, a.shape)
+            pass
     return numerics.wrap_int32(result)
 
 
