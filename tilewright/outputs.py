@@ -1,0 +1,91 @@
+"""Where results go: checked before the long work, written whole or not at all at its end."""
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.hw.errors import ModelError
+from tilewright.runtime.program import write_whole
+from tilewright.runtime.tensor import Array
+
+STDOUT = "-"
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every archive member, so that equal results give equal files."""
+
+
+def check_writable(path: Path | None) -> None:
+    """Check that a file can be written; None and "-" always can.
+
+    Raises:
+        ModelError: its folder is missing or refuses, or it is a folder itself.
+    """
+    if path is None or str(path) == STDOUT:
+        return
+    if path.is_dir():
+        raise ModelError(f"{path}: is a folder; give the name of a file")
+    _try_in(path.parent, path)
+
+
+def check_folder(path: Path | None) -> None:
+    """Check that a folder can be made, or written into where it exists; None always can.
+
+    Raises:
+        ModelError: a part of the path is a file, or refuses.
+    """
+    if path is None:
+        return
+    nearest = path
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    _try_in(nearest, path)
+
+
+def _try_in(folder: Path, path: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def write_folder(folder: Path, files: dict[str, bytes]) -> list[Path]:
+    """Write files into a folder, made if need be, each whole or not at all; return their paths.
+
+    Raises:
+        ModelError: the folder cannot be made or written.
+    """
+    paths = []
+    for name, data in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _refused(path, error) from error
+        write_whole(path, data)
+        paths.append(path)
+    return paths
+
+
+def _refused(path: Path, error: OSError) -> ModelError:
+    return ModelError(
+        f"{path}: cannot be written ({error.strerror}); choose a folder you may write to"
+    )
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name, whole or not at all.
+
+    Raises:
+        ModelError: the file cannot be written.
+    """
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            raw = io.BytesIO()
+            np.save(raw, array, allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", ZIP_EPOCH), raw.getvalue())
+    write_whole(path, data.getvalue())
