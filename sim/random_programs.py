@@ -482,9 +482,9 @@ class _Generator:
         """Return uop range and extents of at most `limit` steps; the uops are known."""
         rng = self._rng
         begin, end = self._known_run(Memory.UOP)
-        first = int(rng.integers(begin, end))
-        block = draw_block(rng, limit)
-        count = draw_size(rng, min(end - first, 16, max(limit // block.num_tiles, 1)))
+        count = draw_size(rng, min(end - begin, 16, limit))
+        first = int(rng.integers(begin, end - count + 1))
+        block = draw_block(rng, limit // count)
         extents = rng.permutation([block.x, block.y, block.z]).tolist()
         loops = {f"extent_{i}": extents[i] for i in range(3)}
         return {"uop_begin": first, "uop_count": count, **loops}
