@@ -8,7 +8,7 @@ RUN := env -u PYTHONPATH -u PYTHONHOME PATH="$(BIN):$$PATH"
 # The newest interpreter found that is new enough; an active virtual environment plays no part.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	q=$$(command -v $$p) && "$$q" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$q" && break; done)
-PYTEST := $(RUN) python -m pytest -p no:cacheprovider
+PYTEST := $(RUN) pytest -p no:cacheprovider
 MODELS ?=
 
 .PHONY: help setup demo test test-all test-models lint bench docs clean

@@ -10,6 +10,7 @@ them on chip.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -31,10 +32,10 @@ class Bound:
     limit: str
 
 
-def node_bound(graph: Graph, node: Node, config: Config, *, beats: int = 1) -> Bound:
+def node_bound(graph: Graph, node: Node, config: Config, *, beats: Fraction | int = 1) -> Bound:
     """Return the bound of one node of a graph with static shapes.
 
-    `beats` is how many AXI beats the memory moves in a cycle, in each direction.
+    `beats` is how many AXI beats the memory moves in a cycle, in each direction, exactly.
 
     Raises:
         ModelError: a symbolic dimension that is not bound.
@@ -55,12 +56,12 @@ def node_bound(graph: Graph, node: Node, config: Config, *, beats: int = 1) -> B
     return Bound(macs, read_bytes, write_bytes, costs[limit], limit)
 
 
-def node_bounds(graph: Graph, config: Config, *, beats: int = 1) -> dict[str, Bound]:
+def node_bounds(graph: Graph, config: Config, *, beats: Fraction | int = 1) -> dict[str, Bound]:
     """Return the bound of every node, by node name; see `node_bound`."""
     return {node.name: node_bound(graph, node, config, beats=beats) for node in graph.nodes}
 
 
-def floor_cycles(graph: Graph, config: Config, *, beats: int = 1) -> int:
+def floor_cycles(graph: Graph, config: Config, *, beats: Fraction | int = 1) -> int:
     """Return the fully fused bound of a graph with static shapes.
 
     The largest of all MACs at peak, weights and graph inputs over the bus, and graph outputs

@@ -1,6 +1,5 @@
 """The functions that a program calls: `load`, `compile`, `load_program`, `InferenceSession`."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +85,7 @@ def report_of(
         served.executions,
         engine=engine,
         target=DEFAULT_TARGET,
-        memory=None if engine == "functional" else dataclasses.asdict(memory),
+        memory=None if engine == "functional" else memory.to_dict(),
         wall_seconds=served.wall_seconds,
         cpu_seconds=served.cpu_seconds,
         command=command,

@@ -28,12 +28,16 @@ _FAR_BELOW_HALF = 60
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a rule sees: a node, the types of its inputs and outputs, its inputs' arrays."""
+    """What a rule sees: a node, the types of its inputs and outputs, its inputs' arrays.
+
+    `nudge`, in steps of the output, is added before rounding: zero for the exact result.
+    """
 
     node: Node
     kinds: tuple[TensorType | None, ...]
     out: tuple[TensorType, ...]
     arrays: tuple[Array | None, ...]
+    nudge: float = 0.0
 
     def array(self, index: int) -> Array:
         """Return an input that must be there."""
@@ -71,8 +75,13 @@ def execute(graph: Graph, feeds: Tensors, assumed: Tensors | None = None) -> dic
     return {name: array for name, array in tensors.items() if name not in graph.constants}
 
 
-def execute_node(graph: Graph, node: Node, tensors: Tensors) -> dict[str, Array] | None:
-    """Return a node's outputs by name, or None without a rule or with an input missing."""
+def execute_node(
+    graph: Graph, node: Node, tensors: Tensors, *, nudge: float = 0.0
+) -> dict[str, Array] | None:
+    """Return a node's outputs by name, or None without a rule or with an input missing.
+
+    With a `nudge` below one step, results near a rounding tie move to the other side of it.
+    """
     kinds = tuple(graph.type(name) if name else None for name in node.inputs)
     rule = _RULES.get(node.op)
     if rule is None or any(name and name not in tensors for name in node.inputs):
@@ -80,7 +89,7 @@ def execute_node(graph: Graph, node: Node, tensors: Tensors) -> dict[str, Array]
     if node.op in _ON_INTEGERS and (kinds[0] is None or kinds[0].dtype.startswith("float")):
         return None
     arrays = tuple(tensors[name] if name else None for name in node.inputs)
-    layer = Layer(node, kinds, tuple(graph.type(name) for name in node.outputs), arrays)
+    layer = Layer(node, kinds, tuple(graph.type(name) for name in node.outputs), arrays, nudge)
     return dict(zip(node.outputs, rule(layer), strict=True))
 
 
@@ -124,6 +133,8 @@ def _times(x: Int64, numerator: Int64, log2_denominator: Int64) -> Int64:
     vanishes = log2_denominator >= _FAR_BELOW_HALF
     denominator = np.int64(1) << np.where(vanishes, 0, log2_denominator)
     whole, rest = np.divmod(x * numerator, denominator)
+    if nudge:
+        return whole + np.rint(rest / denominator + nudge).astype(np.int64)
     up = (2 * rest > denominator) | ((2 * rest == denominator) & (whole % 2 == 1))
     return np.where(vanishes, 0, whole + up)
 
@@ -148,7 +159,7 @@ def _float32_ratio(x: float, w: float, y: float) -> Fraction:
 def _scaled(x: Int64, ratios: Sequence[Fraction], axis: int | None, layer: Layer) -> Int64:
     pairs = [_fraction(ratio, layer) for ratio in ratios]
     numerator = _spread([n for n, _ in pairs], axis, x.ndim)
-    return _times(x, numerator, _spread([k for _, k in pairs], axis, x.ndim))
+    return _times(x, numerator, _spread([k for _, k in pairs], axis, x.ndim), layer.nudge)
 
 
 def _output(sums: Float64, axis: int, layer: Layer) -> list[Array]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.compiler.frontend import load_graph
+from tilewright.compiler import load as onnx_loader
 from tilewright.compiler.ir import graph as ir
 from tilewright.runtime.program import write_whole
 
@@ -43,4 +43,4 @@ def load(path: Path | str) -> Graph:
     Raises:
         ModelError: no such file, not a whole ONNX file, or something in it that is not supported.
     """
-    return Graph(load_graph(Path(path)))
+    return Graph(onnx_loader.load(path))
