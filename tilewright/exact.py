@@ -8,6 +8,7 @@ are fractions, rounding is half to even.  Every kernel accepts any batch.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from tilewright.runtime.attributes import get_int, get_ints, get_str
 from tilewright.runtime.tensor import Array, Quantization, TensorType
 
 Tensors = Mapping[str, Array]
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
+Numbers = NDArray[Any]
+"""Integers in int64, or integers held exactly in float64."""
 
 _MANTISSA_BITS = 24
 _FAR_BELOW_HALF = 60
@@ -39,7 +40,7 @@ class Layer:
     arrays: tuple[Array | None, ...]
     nudge: float = 0.0
 
-    def array(self, index: int) -> Array:
+    def array(self, index: int) -> Numbers:
         """Return an input that must be there."""
         array = self.arrays[index] if index < len(self.arrays) else None
         if array is None:
@@ -93,12 +94,12 @@ def execute_node(
     return dict(zip(node.outputs, rule(layer), strict=True))
 
 
-def _spread(values: Sequence[float], axis: int | None, rank: int) -> Array:
+def _spread(values: Sequence[float], axis: int | None, rank: int) -> Numbers:
     array = np.asarray(values)
     return array.reshape(()) if axis is None else array.reshape(-1, *(1,) * (rank - axis - 1))
 
 
-def _saturate(stored: Int64, layer: Layer) -> list[Array]:
+def _saturate(stored: Numbers, layer: Layer) -> list[Array]:
     dtype = np.dtype(layer.out[0].dtype)
     low = get_int(layer.node.attributes, "low", int(np.iinfo(dtype).min))
     high = get_int(layer.node.attributes, "high", int(np.iinfo(dtype).max))
@@ -118,24 +119,25 @@ def _dequantize(layer: Layer) -> list[Array]:
     return [steps * _spread(q.scale, q.axis, x.ndim).astype(np.float32)]
 
 
-def _without_zero_point(layer: Layer, index: int) -> Float64:
+def _without_zero_point(layer: Layer, index: int) -> Numbers:
     x, kind = layer.array(index).astype(np.float64), layer.kinds[index]
     q = kind.quantization if kind else None
     return x - _spread(q.zero_point, q.axis, x.ndim) if q else x
 
 
-def _int32(x: Int64) -> Int64:
+def _int32(x: Numbers) -> Numbers:
     return (x + 2**31) % 2**32 - 2**31
 
 
-def _times(x: Int64, numerator: Int64, log2_denominator: Int64) -> Int64:
-    """X · numerator / 2^log2_denominator, rounded half to even."""
+def _times(x: Numbers, numerator: Numbers, log2_denominator: Numbers, nudge: float) -> Numbers:
+    """Return x · numerator / 2^log2_denominator (plus `nudge`), rounded half to even."""
     vanishes = log2_denominator >= _FAR_BELOW_HALF
     denominator = np.int64(1) << np.where(vanishes, 0, log2_denominator)
     whole, rest = np.divmod(x * numerator, denominator)
     if nudge:
-        return whole + np.rint(rest / denominator + nudge).astype(np.int64)
-    up = (2 * rest > denominator) | ((2 * rest == denominator) & (whole % 2 == 1))
+        up = np.rint(rest / denominator + nudge).astype(np.int64)
+    else:
+        up = (2 * rest > denominator) | ((2 * rest == denominator) & (whole % 2 == 1))
     return np.where(vanishes, 0, whole + up)
 
 
@@ -156,13 +158,13 @@ def _float32_ratio(x: float, w: float, y: float) -> Fraction:
     return Fraction(float(np.float32(x) * np.float32(w) / np.float32(y)))
 
 
-def _scaled(x: Int64, ratios: Sequence[Fraction], axis: int | None, layer: Layer) -> Int64:
+def _scaled(x: Numbers, ratios: Sequence[Fraction], axis: int | None, layer: Layer) -> Numbers:
     pairs = [_fraction(ratio, layer) for ratio in ratios]
     numerator = _spread([n for n, _ in pairs], axis, x.ndim)
     return _times(x, numerator, _spread([k for _, k in pairs], axis, x.ndim), layer.nudge)
 
 
-def _output(sums: Float64, axis: int, layer: Layer) -> list[Array]:
+def _output(sums: Numbers, axis: int, layer: Layer) -> list[Array]:
     """Accumulators, channels along `axis`, plus bias, to the output's scale."""
     accumulators = _int32(sums.astype(np.int64))
     bias = layer.arrays[2] if len(layer.arrays) > 2 else None
@@ -196,7 +198,7 @@ def _taps(layer: Layer, kernel: Sequence[int]) -> tuple[list[tuple[int, ...]], l
     return list(np.ndindex(*kernel)), sizes
 
 
-def _at_tap(x: Array, tap: tuple[int, ...], sizes: Sequence[int], layer: Layer) -> Array:
+def _at_tap(x: Numbers, tap: tuple[int, ...], sizes: Sequence[int], layer: Layer) -> Numbers:
     """The element of padded x under one kernel position, for every output position."""
     strides = get_ints(layer.node.attributes, "strides")
     dilations = get_ints(layer.node.attributes, "dilations")
@@ -207,7 +209,7 @@ def _at_tap(x: Array, tap: tuple[int, ...], sizes: Sequence[int], layer: Layer) 
     return x[tuple(index)]
 
 
-def _padded(x: Array, layer: Layer, value: float) -> Array:
+def _padded(x: Numbers, layer: Layer, value: float) -> Numbers:
     pads = get_ints(layer.node.attributes, "pads")
     rank = len(pads) // 2
     shape = [*x.shape[:2]]
@@ -227,7 +229,8 @@ def _conv(layer: Layer) -> list[Array]:
     sums = np.zeros((group, outputs, batch * int(np.prod(sizes))))
     for tap in taps:
         seen = np.moveaxis(_at_tap(x, tap, sizes, layer), 1, 0).reshape(group, depth, -1)
-        sums += np.matmul(w[(slice(None), slice(None), *tap)].reshape(group, outputs, depth), seen)
+        weights = w[(..., *tap)].reshape(group, outputs, depth)
+        sums += np.matmul(weights, seen)
     by_channel = sums.reshape(w.shape[0], batch, *sizes)
     return _output(np.moveaxis(by_channel, 0, 1), 1, layer)
 

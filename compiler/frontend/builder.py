@@ -77,7 +77,8 @@ class GraphBuilder:
     ) -> None:
         """Append a node, or its value when every input is a constant.
 
-        `dtype` replaces the inferred element type.  DequantizeLinear of a constant stays: it carries weights to the operator they belong to.
+        `dtype` replaces the inferred element type.  DequantizeLinear of a constant stays: it
+        carries weights to the operator they belong to.
         """
         table = dict(attributes or {})
         kinds = tuple(self.type(name) if name else None for name in inputs)

@@ -3,6 +3,7 @@
 from tilewright.compiler.ir.graph import Graph, verify
 from tilewright.compiler.passes.eliminate_dead import eliminate_dead
 from tilewright.compiler.passes.flatten_to_conv import flatten_to_conv
+from tilewright.compiler.passes.fold_constants import fold_constants
 from tilewright.compiler.passes.fold_pads import fold_pads
 from tilewright.compiler.passes.fuse_clamps import fuse_clamps
 from tilewright.compiler.passes.fuse_quantized import fuse_quantized
@@ -12,6 +13,7 @@ PASSES = (
     remove_identities,
     fold_pads,  # real Pad before a real Conv hides the chain from fusion
     fuse_quantized,
+    fold_constants,  # DequantizeLinears that no operator took its weights from
     eliminate_dead,  # leftover DequantizeLinears would make tensors look shared
     remove_identities,
     fuse_clamps,

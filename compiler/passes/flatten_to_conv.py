@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.compiler.ir.graph import Graph, Node, Value
 from tilewright.compiler.passes.uses import Uses, merge_origins
+from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import TensorType
 
 
@@ -24,7 +25,7 @@ def flatten_to_conv(graph: Graph) -> Graph:
             nodes.append(node)
             continue
         x, y = flatten.inputs[0], node.outputs[0]
-        _, c, h, w = graph.type(x).shape
+        c, h, w = spatial_sizes(graph.type(x))
         weight, out = node.inputs[1], graph.type(y)
         kind, columns = graph.type(weight), out.shape[1]
         array = constants[weight].T.reshape(columns, c, h, w)
@@ -34,7 +35,7 @@ def flatten_to_conv(graph: Graph) -> Graph:
         constants[name] = np.ascontiguousarray(array)
         values[name] = Value(name, TensorType(kind.dtype, array.shape, turned))
         values[spread] = Value(spread, replace(out, shape=(*out.shape, 1, 1)))
-        attributes = {
+        attributes: dict[str, Attribute] = {
             **node.attributes,
             "kernel_shape": (h, w),
             "strides": (1, 1),
@@ -65,5 +66,13 @@ def _is_spatial_flatten(graph: Graph, flatten: Node, node: Node) -> bool:
         return False
     if before.quantization != after.quantization:
         return False
-    sizes = [d for d in before.shape[1:] if isinstance(d, int)]
-    return len(sizes) == 3 and sizes[1] * sizes[2] > 1
+    if any(isinstance(d, str) for d in before.shape[1:]):
+        return False
+    _, height, width = spatial_sizes(before)
+    return height * width > 1
+
+
+def spatial_sizes(kind: TensorType) -> tuple[int, int, int]:
+    """Return C, H, W of a [N, C, H, W] tensor whose batch may be a symbol."""
+    c, h, w = replace(kind, shape=kind.shape[1:]).static_shape
+    return c, h, w

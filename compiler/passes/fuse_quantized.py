@@ -9,6 +9,7 @@ from dataclasses import replace
 from tilewright.compiler.ir.graph import Graph, Node, Value
 from tilewright.compiler.ir.operators import OPERATORS, Fusion, stored_range
 from tilewright.compiler.passes.clamps import Clamp, clamp_of
+from tilewright.compiler.passes.eliminate_dead import eliminate_dead
 from tilewright.compiler.passes.uses import Uses, merge_origins
 from tilewright.compiler.passes.weights import (
     BiasTerm,
@@ -30,6 +31,14 @@ def _is_stored(kind: TensorType) -> bool:
     """Whether a tensor is an 8-bit activation with one scale."""
     q = kind.quantization
     return kind.dtype in _STORED and q is not None and q.axis is None
+
+
+def _not_quantized(graph: Graph, node: Node) -> ModelError:
+    dtype = graph.type(node.inputs[0]).dtype
+    return ModelError(
+        f"node {node.origin[0]!r}: {node.op} works on {dtype}: the model is not quantized;"
+        " give an int8 model (QDQ or QLinear form)"
+    )
 
 
 def fuse_quantized(graph: Graph) -> Graph:
@@ -63,9 +72,14 @@ class _Fuser:
         self.nodes: list[Node] = []
 
     def graph(self) -> Graph:
-        """Return the new graph."""
-        return replace(
-            self._graph, nodes=tuple(self.nodes), values=self._values, constants=self._constants
+        """Return the new graph, without what the fused chains have left behind."""
+        return eliminate_dead(
+            replace(
+                self._graph,
+                nodes=tuple(self.nodes),
+                values=self._values,
+                constants=self._constants,
+            )
         )
 
     def fuse_chain(self, end: Node) -> None:
@@ -88,23 +102,19 @@ class _Fuser:
         bounds: dict[str, Attribute] = {"low": low, "high": high}
         if node.op == "DequantizeLinear":
             return self._requantize(node.inputs[0], y, bounds, [node, *chain])
-        if not self._uses.is_private(x):
-            return False
-        match OPERATORS[node.op].fusion:
-            case Fusion.ACCUMULATE:
-                return self._accumulate(node, y, bounds, chain)
-            case Fusion.ELEMENTWISE:
-                return self._add_bias(node, y, bounds, chain) or self._elementwise(
-                    node, y, bounds, chain
-                )
-            case Fusion.LAYOUT:
-                return self._keeping(node, y, bounds, chain)
-            case Fusion.POOL if node.op == "MaxPool":
-                return self._keeping(node, y, bounds, chain)
-            case Fusion.POOL:
-                return self._elementwise(node, y, bounds, chain)
-            case _:
-                return False
+        return self._uses.is_private(x) and self._compute(node, y, bounds, chain)
+
+    def _compute(self, node: Node, y: str, bounds: dict[str, Attribute], chain: list[Node]) -> bool:
+        """Append the quantized form of an operator on real values; False if it has none."""
+        fusion = OPERATORS[node.op].fusion
+        if fusion is Fusion.ACCUMULATE:
+            return self._accumulate(node, y, bounds, chain)
+        if fusion is Fusion.LAYOUT or node.op == "MaxPool":
+            return self._keeping(node, y, bounds, chain)
+        if self._add_bias(node, y, bounds, chain):
+            return True
+        real = fusion is Fusion.ELEMENTWISE or node.op == "AveragePool"
+        return real and self._elementwise(node, y, bounds, chain)
 
     def _requantize(self, x: str, y: str, bounds: dict[str, Attribute], origin: list[Node]) -> bool:
         kind = self._values[x].type
@@ -116,7 +126,7 @@ class _Fuser:
 
     def _keeping(self, node: Node, y: str, bounds: dict[str, Attribute], chain: list[Node]) -> bool:
         """An operator that keeps the input's quantization; a Requantize follows if y differs."""
-        source = quantized_source(self._graph, self._uses, node.inputs[0])
+        source = quantized_source(self._uses, node.inputs[0])
         if source is None or len(node.outputs) != 1:
             return False
         kind, result = self._values[source].type, self._graph.type(y)
@@ -141,7 +151,7 @@ class _Fuser:
         """Average pooling and element-wise operators: real arithmetic on stored operands."""
         inputs: list[str] = []
         for name in node.inputs:
-            source = quantized_source(self._graph, self._uses, name)
+            source = quantized_source(self._uses, name)
             if source is None and name in self._constants:
                 source = name
             if source is None or not name:
@@ -168,7 +178,7 @@ class _Fuser:
             return None
         for x, other in (add.inputs, add.inputs[::-1]):
             node = self._uses.producer(x)
-            source = quantized_source(self._graph, self._uses, other) or other
+            source = quantized_source(self._uses, other) or other
             if (
                 node is None
                 or OPERATORS[node.op].fusion is not Fusion.ACCUMULATE
@@ -190,12 +200,8 @@ class _Fuser:
         if not kinds[0].dtype.startswith("float"):
             self.nodes.append(node)
             return
-        taken = self._uses.is_private(y) and self._ends_in_quantize(y)
-        if not taken and not self._accumulate(node, y, None, []):
-            raise ModelError(
-                f"node {node.origin[0]!r}: {node.op} works on {kinds[0].dtype}: the model is not"
-                " quantized; give an int8 model (QDQ or QLinear form)"
-            )
+        if not (self._uses.is_private(y) and self._ends_in_quantize(y)):
+            self._accumulate(node, y, None, [])
 
     def _ends_in_quantize(self, x: str) -> bool:
         """Whether fuse_chain will fuse the private value x: through Add and clamps to a Q."""
@@ -220,9 +226,9 @@ class _Fuser:
     ) -> bool:
         """Append quantized Conv or MatMul with output y; without bounds, int32 made real."""
         uses, graph = self._uses, self._graph
-        x = quantized_source(graph, uses, node.inputs[0])
+        x = quantized_source(uses, node.inputs[0])
         if x is None:
-            return False
+            raise _not_quantized(graph, node)
         if get_int(node.attributes, "transA", 0):
             raise ModelError(f"node {node.origin[0]!r}: Gemm with transA=1 is not supported")
         rank = len(graph.type(node.outputs[0]).shape)
@@ -261,10 +267,10 @@ class _Fuser:
     def _multiply(
         self, node: Node, x: str, y: str, bounds: dict[str, Attribute] | None, chain: list[Node]
     ) -> bool:
-        """MatMul of two activations."""
-        w = quantized_source(self._graph, self._uses, node.inputs[1])
+        """Append a MatMul of two activations."""
+        w = quantized_source(self._uses, node.inputs[1])
         if w is None or node.op != "MatMul" or bounds is None:
-            return False
+            raise _not_quantized(self._graph, node)
         self._check_activation(node, x)
         self._check_activation(node, w)
         producers = [self._uses.producer(name) for name in node.inputs]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.passes.uses import Uses
@@ -30,24 +31,25 @@ class BiasTerm:
     trailing: int = 0
 
 
-def quantized_source(graph: Graph, uses: Uses, name: str) -> str | None:
+def quantized_source(uses: Uses, name: str) -> str | None:
     """Return the stored tensor whose DequantizeLinear a real value is, or None."""
     node = uses.producer(name)
     return node.inputs[0] if node is not None and node.op == "DequantizeLinear" else None
 
 
-def real_constant(graph: Graph, uses: Uses, name: str) -> Array | None:
+def real_constant(graph: Graph, uses: Uses, name: str) -> NDArray[np.float64] | None:
     """Return a real value that is a constant, dequantized in float64, or None."""
     if name in graph.constants:
         return graph.constants[name].astype(np.float64)
-    source = quantized_source(graph, uses, name)
+    source = quantized_source(uses, name)
     if source is None or source not in graph.constants:
         return None
     q = _quantization(graph.type(source))
     array = graph.constants[source].astype(np.float64)
     shape = () if q.axis is None else (-1,) + (1,) * (array.ndim - 1 - q.axis)
     scale, zero_point = np.reshape(q.scale, shape), np.reshape(q.zero_point, shape)
-    return (array - zero_point) * scale
+    real: NDArray[np.float64] = (array - zero_point) * scale
+    return real
 
 
 def weight_of(
@@ -60,7 +62,7 @@ def weight_of(
     Raises:
         ModelError: quantized along another axis, or not 8 bits wide.
     """
-    source = quantized_source(graph, uses, node.inputs[1])
+    source = quantized_source(uses, node.inputs[1])
     if source is None or source not in graph.constants:
         return None
     q, array = _quantization(graph.type(source)), graph.constants[source]
@@ -106,7 +108,7 @@ def bias_of(
         return None
     where = f"node {node.origin[0]!r}: {node.op}"
     every = np.broadcast_to(scales, (channels,))
-    first = quantized_source(graph, uses, terms[0].name)
+    first = quantized_source(uses, terms[0].name)
     if len(terms) == 1 and terms[0].factor == 1 and first and _is_in_units(graph, first, every):
         return _per_channel(graph.constants[first], terms[0], channels, where)
     total = np.zeros(channels)
@@ -114,7 +116,7 @@ def bias_of(
         real = real_constant(graph, uses, term.name)
         if real is None:
             raise ModelError(f"{where}: its bias {term.name!r} is not a constant")
-        total += term.factor * _per_channel(real, term, channels, where)
+        total += term.factor * _per_channel(real, term, channels, where).astype(np.float64)
     stored = np.rint(total / every)
     limits = np.iinfo(np.int32)
     worst = float(stored[np.abs(stored).argmax()])

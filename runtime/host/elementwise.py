@@ -4,26 +4,24 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.runtime.attributes import Attributes, get_float, get_int, get_str
-from tilewright.runtime.host.kernel import ArrayKernel, Inputs, required
+from tilewright.runtime.host.kernel import ArrayKernel, Inputs, Numbers, required
 from tilewright.runtime.tensor import Array
 
-Real = NDArray[np.float32]
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def erf(x: Array) -> Array:
+def erf(x: Numbers) -> Numbers:
     """Return the error function, in float32."""
     return np.asarray(_erf(x.astype(np.float64)), np.float32)
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid(x: Numbers) -> Numbers:
     return np.asarray(1 / (1 + np.exp(-x)), x.dtype)
 
 
-def _unary(function: Callable[[Array, Attributes], Array]) -> ArrayKernel:
+def _unary(function: Callable[[Numbers, Attributes], Numbers]) -> ArrayKernel:
     def run(inputs: Inputs, attributes: Attributes) -> list[Array]:
         x = required(inputs, 0)
         return [np.asarray(function(x, attributes), x.dtype)]
@@ -31,7 +29,7 @@ def _unary(function: Callable[[Array, Attributes], Array]) -> ArrayKernel:
     return run
 
 
-def _fold(function: Callable[[Array, Array], Array]) -> ArrayKernel:
+def _fold(function: Callable[[Numbers, Numbers], Numbers]) -> ArrayKernel:
     def run(inputs: Inputs, _: Attributes) -> list[Array]:
         result = required(inputs, 0)
         for i in range(1, len(inputs)):
@@ -41,41 +39,42 @@ def _fold(function: Callable[[Array, Array], Array]) -> ArrayKernel:
     return run
 
 
-def _divide(a: Array, b: Array) -> Array:
+def _divide(a: Numbers, b: Numbers) -> Numbers:
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     return np.asarray(np.trunc(a / b), a.dtype)
 
 
-def _clip(x: Array, attributes: Attributes) -> Array:
+def _clip(x: Numbers, attributes: Attributes) -> Numbers:
     low, high = get_float(attributes, "min", -math.inf), get_float(attributes, "max", math.inf)
     return np.clip(x, low, high)
 
 
-def _hard_sigmoid(x: Array, attributes: Attributes) -> Array:
+def _hard_sigmoid(x: Numbers, attributes: Attributes) -> Numbers:
     alpha, beta = get_float(attributes, "alpha", 0.2), get_float(attributes, "beta", 0.5)
-    return np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1)
+    return np.asarray(np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1))
 
 
-def _leaky_relu(x: Array, attributes: Attributes) -> Array:
+def _leaky_relu(x: Numbers, attributes: Attributes) -> Numbers:
     return np.where(x >= 0, x, np.float32(get_float(attributes, "alpha", 0.01)) * x)
 
 
-def _elu(x: Array, attributes: Attributes) -> Array:
+def _elu(x: Numbers, attributes: Attributes) -> Numbers:
     alpha = np.float32(get_float(attributes, "alpha", 1.0))
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-def _selu(x: Array, attributes: Attributes) -> Array:
+def _selu(x: Numbers, attributes: Attributes) -> Numbers:
     alpha = np.float32(get_float(attributes, "alpha", 1.6732632))
     gamma = np.float32(get_float(attributes, "gamma", 1.0507010))
     return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-def _gelu(x: Array, attributes: Attributes) -> Array:
+def _gelu(x: Numbers, attributes: Attributes) -> Numbers:
     if get_str(attributes, "approximate", "none") == "tanh":
-        return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return x / 2 * (1 + erf(x / np.float32(math.sqrt(2))))
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return np.asarray(x / 2 * (1 + np.tanh(inner)))
+    return np.asarray(x / 2 * (1 + erf(x / np.float32(math.sqrt(2)))))
 
 
 def _modulo(inputs: Inputs, attributes: Attributes) -> list[Array]:
@@ -109,21 +108,21 @@ ELEMENTWISE_KERNELS: dict[str, ArrayKernel] = {
     "Softplus": _unary(lambda x, _: np.logaddexp(x, 0)),
     "Sqrt": _unary(lambda x, _: np.sqrt(x)),
     "Tanh": _unary(lambda x, _: np.tanh(x)),
-    "Add": _fold(lambda a, b: np.add(a, b)),
-    "Sub": _fold(lambda a, b: np.subtract(a, b)),
-    "Mul": _fold(lambda a, b: np.multiply(a, b)),
+    "Add": _fold(np.add),
+    "Sub": _fold(np.subtract),
+    "Mul": _fold(np.multiply),
     "Div": _fold(_divide),
-    "Max": _fold(lambda a, b: np.maximum(a, b)),
-    "Min": _fold(lambda a, b: np.minimum(a, b)),
+    "Max": _fold(np.maximum),
+    "Min": _fold(np.minimum),
     "Pow": _fold(lambda a, b: np.asarray(np.power(a, b), a.dtype)),
     "PRelu": _fold(lambda x, slope: np.where(x >= 0, x, slope * x)),
-    "And": _fold(lambda a, b: np.logical_and(a, b)),
-    "Or": _fold(lambda a, b: np.logical_or(a, b)),
-    "Xor": _fold(lambda a, b: np.logical_xor(a, b)),
+    "And": _fold(np.logical_and),
+    "Or": _fold(np.logical_or),
+    "Xor": _fold(np.logical_xor),
     "Mod": _modulo,
-    "Equal": _fold(lambda a, b: np.equal(a, b)),
-    "Greater": _fold(lambda a, b: np.greater(a, b)),
-    "GreaterOrEqual": _fold(lambda a, b: np.greater_equal(a, b)),
-    "Less": _fold(lambda a, b: np.less(a, b)),
-    "LessOrEqual": _fold(lambda a, b: np.less_equal(a, b)),
+    "Equal": _fold(np.equal),
+    "Greater": _fold(np.greater),
+    "GreaterOrEqual": _fold(np.greater_equal),
+    "Less": _fold(np.less),
+    "LessOrEqual": _fold(np.less_equal),
 }

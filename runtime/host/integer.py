@@ -17,7 +17,15 @@ from tilewright.hw.numerics import (
     wrap_int32,
 )
 from tilewright.runtime.attributes import Attributes, get_int, get_ints
-from tilewright.runtime.host.kernel import Inputs, InputTypes, Kernel, OutputTypes, required, typed
+from tilewright.runtime.host.kernel import (
+    Inputs,
+    InputTypes,
+    Kernel,
+    Numbers,
+    OutputTypes,
+    required,
+    typed,
+)
 from tilewright.runtime.host.quantize import along_axis, dequantize, quantize
 from tilewright.runtime.tensor import Array, Quantization, TensorType
 
@@ -28,8 +36,8 @@ def _quantization(kind: TensorType, what: str) -> Quantization:
     return kind.quantization
 
 
-def _centred(x: Array, kind: TensorType) -> NDArray[np.float64]:
-    """X minus its zero points, as exact float64."""
+def _centred(x: Numbers, kind: TensorType) -> NDArray[np.float64]:
+    """Return x minus its zero points, exact in float64."""
     q = kind.quantization
     if q is None:
         return x.astype(np.float64)
@@ -76,7 +84,7 @@ def _finish(
     ).astype(y.dtype)
 
 
-def windows(x: Array, kernel: tuple[int, ...], attributes: Attributes, fill: float) -> Array:
+def windows(x: Numbers, kernel: tuple[int, ...], attributes: Attributes, fill: float) -> Numbers:
     """Return the windows of x[N, C, *] as [N, C, *out, *kernel], padded with `fill`."""
     rank = len(kernel)
     pads, strides = get_ints(attributes, "pads"), get_ints(attributes, "strides")
@@ -90,7 +98,7 @@ def windows(x: Array, kernel: tuple[int, ...], attributes: Attributes, fill: flo
     return view[(slice(None), slice(None), *positions, *taps)]
 
 
-def convolve(x: NDArray[np.float64], w: NDArray[np.float64], attributes: Attributes) -> Array:
+def convolve(x: NDArray[np.float64], w: NDArray[np.float64], attributes: Attributes) -> Numbers:
     """Return the convolution of x[N, C, *] by w[O, C/group, *], zero-padded."""
     group, rank = get_int(attributes, "group"), w.ndim - 2
     view = windows(x, w.shape[2:], attributes, 0.0)
@@ -100,7 +108,8 @@ def convolve(x: NDArray[np.float64], w: NDArray[np.float64], attributes: Attribu
         n, group, channels // group * int(np.prod(w.shape[2:])), -1
     )
     rows = w.reshape(group, w.shape[0] // group, -1)
-    return np.matmul(rows, columns).reshape(n, w.shape[0], *sizes)
+    sums: NDArray[np.float64] = np.matmul(rows, columns)
+    return sums.reshape(n, w.shape[0], *sizes)
 
 
 def _conv(

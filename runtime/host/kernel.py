@@ -1,10 +1,16 @@
 """The form of a host kernel."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.attributes import Attributes
 from tilewright.runtime.tensor import Array, TensorType
+
+Numbers = NDArray[Any]
+"""Inside kernels: arrays of any element type that arithmetic is done on."""
 
 Inputs = Sequence[Array | None]
 InputTypes = Sequence[TensorType | None]
@@ -19,7 +25,7 @@ ArrayKernel = Callable[[Inputs, Attributes], list[Array]]
 """A kernel that needs no types."""
 
 
-def required(inputs: Inputs, index: int) -> Array:
+def required(inputs: Inputs, index: int) -> Numbers:
     """Return an input that must be there.
 
     Raises:

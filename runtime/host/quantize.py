@@ -14,6 +14,7 @@ from tilewright.runtime.host.kernel import (
     Inputs,
     InputTypes,
     Kernel,
+    Numbers,
     OutputTypes,
     required,
     typed,
@@ -21,13 +22,13 @@ from tilewright.runtime.host.kernel import (
 from tilewright.runtime.tensor import Array, Quantization, TensorType
 
 
-def along_axis(values: Sequence[float], axis: int | None, rank: int, dtype: str) -> Array:
+def along_axis(values: Sequence[float], axis: int | None, rank: int, dtype: str) -> Numbers:
     """Return per-channel values shaped to broadcast against a tensor of this rank."""
     array = np.array(values, dtype)
     return array.reshape(()) if axis is None else array.reshape((-1,) + (1,) * (rank - 1 - axis))
 
 
-def quantize(x: Array, kind: TensorType) -> Array:
+def quantize(x: Numbers, kind: TensorType) -> Numbers:
     """Return the stored integers of real x, in `kind`'s element type."""
     q = _quantization(kind)
     scale = along_axis(q.scale, q.axis, x.ndim, "float32")
@@ -37,7 +38,7 @@ def quantize(x: Array, kind: TensorType) -> Array:
     return np.clip(stored, info.min, info.max).astype(kind.dtype)
 
 
-def dequantize(x: Array, kind: TensorType) -> NDArray[np.float32]:
+def dequantize(x: Numbers, kind: TensorType) -> NDArray[np.float32]:
     """Return (x − zero_point) · scale in float32."""
     q = _quantization(kind)
     scale = along_axis(q.scale, q.axis, x.ndim, "float32")

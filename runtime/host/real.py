@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.runtime.attributes import Attributes, get_float, get_int, get_ints, get_str
-from tilewright.runtime.host.kernel import ArrayKernel, Inputs, required
+from tilewright.runtime.host.kernel import ArrayKernel, Inputs, Numbers, required
 from tilewright.runtime.tensor import Array
 
 
@@ -53,7 +53,7 @@ def _batch_normalization(inputs: Inputs, attributes: Attributes) -> list[Array]:
     return [(x - mean) / np.sqrt(variance + epsilon) * gamma + beta]
 
 
-def _reduction(function: Callable[[Array, tuple[int, ...], bool], Array]) -> ArrayKernel:
+def _reduction(function: Callable[[Numbers, tuple[int, ...], bool], Numbers]) -> ArrayKernel:
     def run(inputs: Inputs, attributes: Attributes) -> list[Array]:
         x = required(inputs, 0)
         axes = get_ints(attributes, "axes", tuple(range(x.ndim)))
