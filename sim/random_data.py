@@ -16,6 +16,9 @@ CHUNK = 64
 
 CORNERS = np.array([0, 1, -1, 2, -2, (1 << 31) - 1, -(1 << 31), (1 << 31) - 2, 1 << 30, -(1 << 17)])
 
+TIE_SHIFTS = (1, 3, 20)
+"""Shifts that leave many of the prepared values exactly between two integers."""
+
 
 def segment_bytes(config: Config) -> int:
     """Return a segment size with room for several pages, tiles and bursts."""
@@ -24,8 +27,11 @@ def segment_bytes(config: Config) -> int:
     return -(-need // PAGE_BYTES) * PAGE_BYTES
 
 
-def draw_words(rng: np.random.Generator, count: int) -> Bytes:
-    """Return `count` int32 values as bytes: corners, shift amounts, small and any values."""
+def draw_words(rng: np.random.Generator, count: int, *, ties: bool) -> Bytes:
+    """Return `count` int32 values as bytes: corners, shift amounts, small and any values.
+
+    With `ties` all of them are multiples of half of what the shifts in `TIE_SHIFTS` drop.
+    """
     chunks = []
     for _ in range(-(-count // CHUNK)):
         kinds = (
@@ -34,15 +40,17 @@ def draw_words(rng: np.random.Generator, count: int) -> Bytes:
             rng.choice(CORNERS, CHUNK),
             rng.integers(-40, 70, CHUNK),
             (1 << rng.integers(0, 31, CHUNK)) + rng.integers(-1, 2, CHUNK),
+            rng.integers(-300, 300, CHUNK) << (rng.choice(TIE_SHIFTS) - 1),
         )
-        chunks.append(kinds[rng.integers(len(kinds))])
+        chunks.append(kinds[-1 if ties else rng.integers(len(kinds))])
     return np.concatenate(chunks)[:count].astype("<i4").view(np.uint8)
 
 
-def draw_parameters(rng: np.random.Generator, count: int) -> Bytes:
+def draw_parameters(rng: np.random.Generator, count: int, *, ties: bool) -> Bytes:
     """Return `count` output-stage parameters as bytes.
 
-    Some scale any int32 to 8 bits, some small sums; some make every result a tie or near one.
+    Some scale any int32 to 8 bits, some small sums; some, with `ties` all, divide by the
+    powers of two of `TIE_SHIFTS`.
     """
     bias = rng.choice([0, 1, -1, 5, -(1 << 31), (1 << 31) - 1], count)
     bias = np.where(rng.random(count) < 0.4, rng.integers(-(1 << 20), 1 << 20, count), bias)
@@ -50,28 +58,34 @@ def draw_parameters(rng: np.random.Generator, count: int) -> Bytes:
     for begin in range(0, count, 16):
         part = slice(begin, min(begin + 16, count))
         size = part.stop - begin
+        scale = int(rng.integers(0, 24))
+        tie = np.full(size, scale + rng.choice(TIE_SHIFTS))
         kinds = (
             (rng.integers(1 << 23, 1 << 24, size), rng.integers(45, 52, size)),
             (rng.integers(1 << 23, 1 << 24, size), rng.integers(23, 38, size)),
-            (np.ones(size, np.int64), rng.integers(0, 12, size)),
             (1 << rng.integers(0, 24, size), rng.integers(0, 48, size)),
             (rng.choice([0, 1, (1 << 24) - 1, 1 << 23], size), rng.choice([0, 1, 62, 63], size)),
+            (np.full(size, 1 << scale), tie),
         )
-        multiplier[part], shift[part] = kinds[rng.integers(len(kinds))]
+        kind = -1 if ties else rng.integers(len(kinds))
+        multiplier[part], shift[part] = kinds[kind]
+        if kinds[kind][1] is tie:
+            bias[part] = 0
     return encode_parameters(bias, multiplier, shift).astype("<u8").view(np.uint8)
 
 
 def random_segments(config: Config, rng: np.random.Generator) -> dict[Segment, Bytes]:
     """Return every segment but CODE, filled."""
     size = segment_bytes(config)
+    ties = rng.random() < 0.3
     segments = {
         segment: rng.integers(0, 256, size, np.uint8)
         for segment in (Segment.INPUT, Segment.WORKSPACE, Segment.OUTPUT)
     }
     kinds = (
         rng.integers(0, 256, size, np.uint8),
-        draw_words(rng, size // 4),
-        draw_parameters(rng, size // 8),
+        draw_words(rng, size // 4, ties=ties),
+        draw_parameters(rng, size // 8, ties=ties),
     )
     segments[Segment.CONSTANTS] = np.concatenate(kinds)
     return segments

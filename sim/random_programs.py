@@ -38,6 +38,7 @@ from tilewright.sim.functional_rules import (
     row_alignment,
 )
 from tilewright.sim.random_data import (
+    TIE_SHIFTS,
     UopTables,
     parameters_region,
     random_segments,
@@ -128,7 +129,8 @@ class _Generator:
     """Draws one instruction after the other.
 
     `_known[memory][tile]`: the tile holds a value that derives from initialised memory alone.
-    `_uops[field][tile]`: what the known tiles of uop memory hold.
+    `_uops[field][tile]`: what the known tiles of uop memory hold; `_for_gemm[tile]`: the uop
+    was drawn for a GEMM.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator, style: Style) -> None:
@@ -136,6 +138,7 @@ class _Generator:
         self._depths = {m: config.depths()[m.name.lower()] for m in Memory}
         self._known = {m: np.zeros(depth, bool) for m, depth in self._depths.items()}
         self._uops = {name: np.zeros(self._depths[Memory.UOP], np.int64) for name in UOP_FIELDS}
+        self._for_gemm = np.zeros(self._depths[Memory.UOP], bool)
         self._segments = random_segments(config, rng)
         self._tables = UopTables(len(self._segments[Segment.CONSTANTS]))
         sizes = {m.name: depth for m, depth in self._depths.items()}
@@ -166,11 +169,9 @@ class _Generator:
             case Style.MIXED:
                 self._emit(self._draw(self._draw_engine()))
             case Style.LIGHT:
-                candidates = [self._draw(self._draw_engine()) for _ in range(8)]
-                found = [c for c in candidates if c]
-                free = [
-                    c for c in found if not self._ordering.needed(c.instruction.ENGINE, c.accesses)
-                ]
+                engine = self._draw_engine()
+                found = [c for _ in range(8) if (c := self._draw(engine))]
+                free = [c for c in found if not self._ordering.needed(engine, c.accesses)]
                 self._emit(next(iter(free or found), None))
             case Style.CHAINED:
                 if self._rng.random() < 0.3:
@@ -213,12 +214,17 @@ class _Generator:
         candidate.effect()
 
     def _store_accumulators(self) -> None:
-        """Show the accumulators that are known at the end."""
+        """Show accumulators that are known at the end: a few runs, in half of OUTPUT."""
         tile = self._config.accumulator_tile_bytes
-        for segment in WRITTEN_SEGMENTS:
+        room = len(self._segments[Segment.OUTPUT]) // 2 // tile
+        offset = 0
+        for _ in range(4):
             begin, end = self._known_run(Memory.ACCUMULATOR)
-            count = min(end - begin, len(self._segments[segment]) // 2 // tile)
-            self._emit(self._store((begin, begin + count), count, segment=segment, raw=True))
+            x = min(end - begin, room - offset // tile)
+            if x and self._known[Memory.ACCUMULATOR][begin]:
+                store = Store(segment=Segment.OUTPUT, offset=offset, accumulator=begin, x=x, raw=1)
+                self._emit(self._store_candidate(store))
+                offset += x * tile
 
     def _load_numbers(self, memory: Memory, limit: int) -> _Candidate:
         rng = self._rng
@@ -262,7 +268,7 @@ class _Generator:
             "dst": draw_column(rng, count, dst),
             "src": draw_column(rng, count, sources),
             "weight": draw_column(rng, count, self._known_run(Memory.WEIGHT)),
-            "first": (rng.random(count) < rng.choice([0.0, 0.3, 1.0])).astype(np.int64),
+            "first": (rng.random(count) < rng.choice([0.0, 0.5, 1.0])).astype(np.int64),
         }
         if not for_gemm:
             columns["weight"] = rng.integers(0, MAX_INDEX, count)
@@ -280,6 +286,7 @@ class _Generator:
             candidate.effect()
             for name, column in columns.items():
                 self._uops[name][access.units] = column
+            self._for_gemm[access.units] = for_gemm
 
         return dataclasses.replace(candidate, effect=effect)
 
@@ -300,7 +307,7 @@ class _Generator:
 
     def _gemm(self, limit: int) -> _Candidate | None:
         rng = self._rng
-        loops = self._draw_loops(limit)
+        loops = self._draw_loops(limit, for_gemm=True)
         places = (("dst", Memory.ACCUMULATOR), ("src", Memory.INPUT), ("weight", Memory.WEIGHT))
         strides = {name: self._loop_strides(loops, name, memory) for name, memory in places}
         if None in strides.values():
@@ -331,8 +338,8 @@ class _Generator:
 
     def _alu(self, limit: int) -> _Candidate | None:
         rng = self._rng
-        loops = self._draw_loops(limit)
-        op = AluOp(int(rng.integers(len(AluOp))))
+        loops = self._draw_loops(limit, for_gemm=rng.random() < 0.2)
+        op = AluOp(pick(rng, *AluOp, AluOp.SHR, AluOp.SHR))
         use_immediate = op is AluOp.MAC or rng.random() < 0.5
         reads_tile = op is AluOp.MAC or not use_immediate
         dst_strides = self._loop_strides(loops, "dst", Memory.ACCUMULATOR)
@@ -352,8 +359,9 @@ class _Generator:
             use_immediate=int(use_immediate),
             rounding=pick(rng, *Rounding) if op is AluOp.SHR else 0,
         )
-        if op is AluOp.SHR and rng.random() < 0.7:
-            alu = dataclasses.replace(alu, immediate=small)
+        if op is AluOp.SHR and rng.random() < 0.8:
+            amount = pick(rng, small, *TIE_SHIFTS, *(31, 32, 33, -31, -32))
+            alu = dataclasses.replace(alu, immediate=amount)
         dst, src = alu_steps(alu, self._uop_columns(loops))
         dst, src = dst % MAX_INDEX, src % MAX_INDEX
         known = self._known[Memory.ACCUMULATOR]
@@ -367,30 +375,21 @@ class _Generator:
 
         return _Candidate(alu, accesses, effect)
 
-    def _store(
-        self,
-        window: tuple[int, int],
-        limit: int = 1,
-        *,
-        segment: Segment | None = None,
-        raw: bool = False,
-    ) -> _Candidate | None:
+    def _store(self, window: tuple[int, int], limit: int = 1) -> _Candidate | None:
         """Return a STORE of accumulators in the window, or None where they are not known."""
         rng = self._rng
         begin, end = window
         if not self._known[Memory.ACCUMULATOR][begin:end].all():
             return None
-        raw = raw or rng.random() < 0.25
         form = Store(
-            segment=segment or WRITTEN_SEGMENTS[rng.integers(2)],
-            raw=int(raw),
+            segment=WRITTEN_SEGMENTS[rng.integers(2)],
+            raw=int(rng.random() < 0.25),
             early=int(rng.random() < 0.4),
             round_away=int(rng.random() < 0.4),
         )
         tile_bytes = dram_tile_bytes(form, self._config)
         size = len(self._segments[Segment(form.segment)])
-        limit = min(limit, end - begin, size // tile_bytes)
-        block = draw_block(rng, limit)
+        block = draw_block(rng, min(limit, end - begin, size // tile_bytes))
         base = int(rng.integers(begin, end - block.x + 1))
         (row,) = draw_strides(
             rng, (block.z * block.y,), (block.x,), down=base - begin, up=end - block.x - base
@@ -415,12 +414,15 @@ class _Generator:
             alignment=row_alignment(store, self._config),
             region=(0, size),
         )
-        store = self._with_parameters(_with_rows(store, rows))
+        return self._store_candidate(self._with_parameters(_with_rows(store, rows)))
+
+    def _store_candidate(self, store: Store) -> _Candidate:
+        row_bytes = store.x * dram_tile_bytes(store, self._config)
         z, y, x = np.ogrid[: store.z, : store.y, : store.x]
-        tiles = base + (z * store.y + y) * row + x
+        tiles = store.accumulator + (z * store.y + y) * store.accumulator_row + x
         accesses = [
-            units(Memory.ACCUMULATOR.name, tiles),
-            Access(_dram(Segment(store.segment)), _dram_units(store, store.x * tile_bytes), True),
+            units(Memory.ACCUMULATOR.name, tiles % MAX_INDEX),
+            Access(_dram(Segment(store.segment)), _dram_units(store, row_bytes), writes=True),
         ]
         if not store.raw:
             period = 1 << store.log2_parameter_period
@@ -472,16 +474,21 @@ class _Generator:
 
     def _known_run(self, memory: Memory) -> tuple[int, int]:
         """Return a run [begin, end) of known tiles; any single tile where none is known."""
-        known = np.flatnonzero(self._known[memory])
-        if not known.size:
-            return 0, 1
-        tile = int(self._rng.choice(known))
-        return run_around(self._known[memory], tile, tile)
+        return self._draw_run(self._known[memory]) or (0, 1)
 
-    def _draw_loops(self, limit: int) -> dict[str, int]:
+    def _draw_run(self, chosen: NDArray[np.bool_]) -> tuple[int, int] | None:
+        tiles = np.flatnonzero(chosen)
+        if not tiles.size:
+            return None
+        tile = int(self._rng.choice(tiles))
+        return run_around(chosen, tile, tile)
+
+    def _draw_loops(self, limit: int, *, for_gemm: bool) -> dict[str, int]:
         """Return uop range and extents of at most `limit` steps; the uops are known."""
         rng = self._rng
-        begin, end = self._known_run(Memory.UOP)
+        known = self._known[Memory.UOP]
+        suited = known & (self._for_gemm == for_gemm)
+        begin, end = self._draw_run(suited) or self._known_run(Memory.UOP)
         count = draw_size(rng, min(end - begin, 16, limit))
         first = int(rng.integers(begin, end - count + 1))
         block = draw_block(rng, limit // count)
@@ -515,6 +522,7 @@ class _Generator:
             (inner * loops["extent_1"], inner, 1),
             down=low - begin,
             up=end - 1 - high,
+            zero=0.4 if operand == "dst" else 0.15,
         )
         return [stride % MAX_INDEX for stride in strides]
 

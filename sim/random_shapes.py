@@ -70,11 +70,13 @@ def draw_strides(
     *,
     down: int,
     up: int,
+    zero: float = 0.1,
 ) -> list[int]:
     """Return a signed stride for each loop.
 
     Together the loops go at most `down` below and `up` above where they start.  `naturals`
-    are the strides of a dense walk.  A loop of one iteration may get any stride.
+    are the strides of a dense walk; `zero` is the chance of no stride.  A loop of one
+    iteration may get any stride.
     """
     strides = [0] * len(extents)
     for loop in rng.permutation(len(extents)):
@@ -83,12 +85,10 @@ def draw_strides(
             strides[loop] = int(rng.integers(-64, 64)) if rng.random() < 0.3 else 0
             continue
         highest, lowest, natural = up // steps, -(down // steps), naturals[loop]
-        stride = int(
-            rng.choice(
-                [0, natural, -natural, rng.integers(0, highest + 1), rng.integers(lowest, 1)],
-                p=[0.1, 0.4, 0.15, 0.2, 0.15],
-            )
-        )
+        uphill, downhill = int(rng.integers(highest + 1)), int(rng.integers(lowest, 1))
+        stride = pick(rng, natural, natural, -natural, uphill, downhill)
+        if rng.random() < zero:
+            stride = 0
         stride = min(max(stride, lowest), highest)
         strides[loop] = stride
         up -= max(stride, 0) * steps
