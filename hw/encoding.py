@@ -1,6 +1,5 @@
 """Words from instructions and back, and their readable form; all derived from `isa`."""
 
-import functools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from tilewright.hw.errors import CompileError, SimulationError
 from tilewright.hw.isa import Field, Instruction, Parameter, Task, Uop
 
 _BY_OPCODE = {word.OPCODE: word for word in isa.INSTRUCTIONS}
-_layout = functools.cache(isa.layout)
+_LAYOUTS = {word.__name__: isa.layout(word) for word in (*isa.INSTRUCTIONS, Uop, Parameter)}
 
 _ENUMS = {
     "memory": isa.Memory,
@@ -19,6 +18,10 @@ _ENUMS = {
     "op": isa.AluOp,
     "rounding": isa.Rounding,
 }
+
+
+def _layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
+    return _LAYOUTS[word.__name__]
 
 
 def encode_word(word: Instruction | Uop | Parameter) -> int:

@@ -19,26 +19,29 @@ MAX_SHIFT = 63
 
 def wrap_int32(x: ArrayLike) -> Int64:
     """Keep the low 32 bits, as a signed value."""
-    return np.asarray(x, np.int64).astype(np.int32).astype(np.int64)
+    wrapped: Int64 = np.asarray(x, np.int64).astype(np.int32).astype(np.int64)
+    return wrapped
 
 
 def wrap_signed(x: ArrayLike, bits: int) -> Int64:
     """Keep the low `bits` bits, as a signed value."""
     shift = np.int64(64 - bits)
-    return (np.asarray(x, np.int64) << shift) >> shift
+    wrapped: Int64 = (np.asarray(x, np.int64) << shift) >> shift
+    return wrapped
 
 
 def round_shift(x: ArrayLike, shift: ArrayLike, rounding: Rounding) -> Int64:
     """Return x / 2^shift rounded to an integer; shift in [0, 63], x of at most 62 bits."""
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
-    floor = x >> shift
+    floor: Int64 = x >> shift
     if rounding is Rounding.FLOOR:
         return floor
     half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 1)
     rest = x - (floor << shift)
     tie_up = (floor & 1) == 1 if rounding is Rounding.HALF_EVEN else x >= 0
     up = (rest > half) | ((rest == half) & tie_up)
-    return floor + (up & (shift > 0))
+    rounded: Int64 = floor + (up & (shift > 0))
+    return rounded
 
 
 def shift_right(x: ArrayLike, amount: ArrayLike, rounding: Rounding) -> Int64:
