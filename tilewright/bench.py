@@ -78,7 +78,7 @@ def _program(config: Config, rows: int) -> tuple[Bytes, Bytes]:
             )
         )
         constants = np.concatenate([constants, _aligned(data)])
-    code = [
+    code: list[isa.Instruction] = [
         *loads,
         isa.Gemm(
             pop_previous=1,

@@ -10,6 +10,7 @@ from tilewright.feeds import Feeds
 DATA = Path(__file__).parent / "demo_data"
 LENET5 = DATA / "lenet5_int8_qdq_s8.onnx"
 IMAGES = DATA / "mnist_1000.npz"
+IMAGE_COUNT = 1000
 INPUT, OUTPUT = "image", "logits"
 
 
@@ -24,6 +25,8 @@ def load_images(count: int) -> tuple[list[Feeds], NDArray[np.uint8]]:
     return [{INPUT: image} for image in scaled], labels
 
 
-def accuracy(logits: NDArray[np.float32], labels: NDArray[np.uint8]) -> float:
+def accuracy(
+    logits: np.ndarray[tuple[int, int], np.dtype[np.float32]], labels: NDArray[np.uint8]
+) -> float:
     """Return the share of logits[n, 10] whose greatest is the label's."""
     return float((logits.argmax(axis=1) == labels).mean())

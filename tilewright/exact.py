@@ -229,7 +229,8 @@ def _conv(layer: Layer) -> list[Array]:
     sums = np.zeros((group, outputs, batch * int(np.prod(sizes))))
     for tap in taps:
         seen = np.moveaxis(_at_tap(x, tap, sizes, layer), 1, 0).reshape(group, depth, -1)
-        weights = w[(..., *tap)].reshape(group, outputs, depth)
+        index: tuple[int | slice, ...] = (slice(None), slice(None), *tap)
+        weights = w[index].reshape(group, outputs, depth)
         sums += np.matmul(weights, seen)
     by_channel = sums.reshape(w.shape[0], batch, *sizes)
     return _output(np.moveaxis(by_channel, 0, 1), 1, layer)

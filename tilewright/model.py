@@ -1,26 +1,29 @@
 """A model as its user holds it: the imported graph, and the ONNX file it came from."""
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.compiler import load as onnx_loader
-from tilewright.compiler.ir import graph as ir
-from tilewright.runtime.program import write_whole
+from tilewright.compiler.ir.graph import Graph as IrGraph
+from tilewright.compiler.ir.graph import Value
+from tilewright.hw.errors import ModelError
+from tilewright.runtime.program import Program, write_whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """A model that can be compiled; `print` shows its operators, types and quantization."""
 
-    ir: ir.Graph
+    ir: IrGraph
 
     @property
-    def inputs(self) -> tuple[ir.Value, ...]:
+    def inputs(self) -> tuple[Value, ...]:
         """Inputs: name, dtype, shape."""
         return self.ir.inputs
 
     @property
-    def outputs(self) -> tuple[ir.Value, ...]:
+    def outputs(self) -> tuple[Value, ...]:
         """Outputs: name, dtype, shape."""
         return self.ir.outputs
 
@@ -35,6 +38,20 @@ class Graph:
     def __str__(self) -> str:
         """Return the graph as text."""
         return str(self.ir)
+
+
+def graph_of_program(program: Program) -> Graph:
+    """Return the model that a program was compiled from.
+
+    Raises:
+        ModelError: the program holds none.
+    """
+    if not program.model:
+        raise ModelError(f"program {program.name}: holds no model; compile it again from its .onnx")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{program.name}.onnx"
+        path.write_bytes(program.model)
+        return load(path)
 
 
 def load(path: Path | str) -> Graph:

@@ -59,7 +59,7 @@ def _layers(report: Report) -> Figure:
     axes.plot(
         [row.bound_cycles for row in rows], places, "|", color="black", ms=14, mew=2, label="bound"
     )
-    for place, row in zip(places, rows, strict=True):
+    for place, row in enumerate(rows):
         text = f" {row.utilization:.0%} of peak" if row.utilization else ""
         axes.text(row.cycles or 0, place, text, va="center", fontsize=8)
     axes.set_yticks(places, [f"{row.name}  {row.op}" for row in rows])

@@ -125,12 +125,9 @@ def derived_sizes(config: Config) -> dict[str, Any]:
 
 def encoding() -> dict[str, tuple[int, int]]:
     """Return bits used and bits available of every word of the ISA."""
-    words = {
-        **dict.fromkeys(isa.INSTRUCTIONS, isa.INSTRUCTION_BITS),
-        isa.Uop: isa.UOP_BITS,
-        isa.Parameter: isa.PARAMETER_BITS,
+    sizes = {"uop": isa.UOP_BITS, "parameter": isa.PARAMETER_BITS}
+    used = {
+        word.__name__.lower(): max(field.offset + field.bits for field in isa.layout(word))
+        for word in (*isa.INSTRUCTIONS, isa.Uop, isa.Parameter)
     }
-    return {
-        word.__name__.lower(): (max(f.offset + f.bits for f in isa.layout(word)), size)
-        for word, size in words.items()
-    }
+    return {name: (bits, sizes.get(name, isa.INSTRUCTION_BITS)) for name, bits in used.items()}

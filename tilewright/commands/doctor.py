@@ -7,7 +7,7 @@ import click
 from tilewright.commands.terminal import CHECK_FAILED, SUCCESS, Terminal, command
 from tilewright.doctor import run_checks
 from tilewright.report import versions
-from tilewright.sim.rtl.build import cache_folder
+from tilewright.sim.rtl.build import default_cache
 from tilewright.tables import print_rows
 
 
@@ -22,7 +22,7 @@ def doctor_command(terminal: Terminal) -> int:
     Example:
       tilewright doctor
     """  # noqa: D301  (the escape is click's mark for text it must not wrap)
-    checks = run_checks(cache_folder())
+    checks = run_checks(default_cache())
     terminal.write_json(
         {
             "checks": [{**dataclasses.asdict(check), "ok": check.ok} for check in checks],

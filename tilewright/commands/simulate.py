@@ -1,5 +1,6 @@
 """`tilewright simulate`."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import click
 import numpy as np
 
 from tilewright.api import check_target, report_of
-from tilewright.checking import CHECK_LEVELS, check_executions
+from tilewright.check import check
 from tilewright.commands.sources import (
     check_samples,
     config_option,
@@ -19,6 +20,7 @@ from tilewright.commands.sources import (
 from tilewright.commands.terminal import CHECK_FAILED, SUCCESS, Terminal, command
 from tilewright.feeds import Feeds
 from tilewright.hw.errors import SimulationError
+from tilewright.mismatch import mismatch_lines
 from tilewright.outputs import check_folder, check_writable, write_folder, write_npz
 from tilewright.runtime.executor import Execution
 from tilewright.runtime.program import write_whole
@@ -27,13 +29,17 @@ from tilewright.simulation import ENGINES, check_engine, open_engine, simulate
 from tilewright.tables import print_report
 from tilewright.trace import trace_json
 
+OUTPUTS, ALL_LAYERS = "outputs", "layers"
+
 
 class _SimulateCommand(click.Command):
     """A command whose bare `--check` never takes the word after it as its level."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments with `--check` written out."""
-        return super().parse_args(ctx, ["--check=outputs" if a == "--check" else a for a in args])
+        return super().parse_args(
+            ctx, [f"--check={OUTPUTS}" if a == "--check" else a for a in args]
+        )
 
 
 @click.command("simulate", cls=_SimulateCommand, short_help="Compile a model and run it.")
@@ -66,6 +72,7 @@ class _SimulateCommand(click.Command):
 @click.option("--plot", type=Path, metavar="DIR", help="Bars, roofline and timeline as PNG.")
 @click.option(
     "--check",
+    "check_level",
     metavar="[=layers]",
     help="Compare outputs, or every tensor, with exact arithmetic and onnxruntime.",
 )
@@ -85,7 +92,7 @@ def simulate_command(
     trace: Path | None,
     vcd: Path | None,
     plot: Path | None,
-    check: str | None,
+    check_level: str | None,
 ) -> int:
     """Compile MODEL (an .onnx model or a .twp program) for a config and run it.
 
@@ -96,7 +103,7 @@ def simulate_command(
     check_engine(engine)
     check_target(target)
     check_samples(samples)
-    check_level(check)
+    refuse_level(check_level)
     memory_model = MemoryModel.parse(memory)
     if engine != "rtl" and (trace or plot):
         raise SimulationError(
@@ -112,14 +119,20 @@ def simulate_command(
     program = source.compiled(config=config, target=target, shapes=sizes).program
     device = open_engine(engine, program.config, memory=memory_model, vcd=vcd)
     with terminal.progress("simulate", samples) as advance:
-        served = simulate(program, feeds, device, all_tensors=check == "layers", progress=advance)
+        served = simulate(
+            program, feeds, device, all_tensors=check_level == ALL_LAYERS, progress=advance
+        )
     report = report_of(program, served, engine, memory_model, command=" ".join(sys.argv[1:]))
-    passed = True
-    if check is not None:
-        result = check_executions(program, feeds, served.executions)
-        passed, report = result.passed, report.replace(check=result.to_dict())
-        for line in result.lines:
-            terminal.print(line)
+    result = None
+    if check_level is not None:
+        layers = check_level == ALL_LAYERS
+        result = check(
+            source.reference(sizes),
+            feeds,
+            [each.tensors if layers else each.outputs for each in served.executions],
+            layers=layers,
+        )
+        report = report.replace(check=dataclasses.asdict(result))
     if output:
         write_npz(output, stacked_outputs(served.executions))
     if trace:
@@ -130,16 +143,20 @@ def simulate_command(
         write_folder(plot, plot_files(program, served.executions[0], report))
     terminal.write_json(report.to_dict())
     print_report(terminal.console, report)
-    return SUCCESS if passed else CHECK_FAILED
+    if result is None:
+        return SUCCESS
+    for line in mismatch_lines(program, served.executions, result):
+        terminal.print(line)
+    return SUCCESS if result.passed else CHECK_FAILED
 
 
-def check_level(level: str | None) -> None:
+def refuse_level(level: str | None) -> None:
     """Check what `--check` was given.
 
     Raises:
         SimulationError: neither nothing nor `layers`.
     """
-    if level is not None and level not in CHECK_LEVELS:
+    if level not in (None, OUTPUTS, ALL_LAYERS):
         raise SimulationError(f"--check={level}: no such level; write --check or --check=layers")
 
 

@@ -9,6 +9,8 @@ import click
 
 from tilewright import api
 from tilewright.api import DEFAULT_CONFIG, DEFAULT_TARGET, PROGRAM_SUFFIX, Executable
+from tilewright.compiler.ir import graph as ir
+from tilewright.compiler.passes.bind_shapes import bind_shapes
 from tilewright.feeds import (
     Feeds,
     infer_shapes,
@@ -19,7 +21,7 @@ from tilewright.feeds import (
 )
 from tilewright.hw.config import Config
 from tilewright.hw.errors import ModelError
-from tilewright.model import Graph, load
+from tilewright.model import Graph, graph_of_program, load
 from tilewright.runtime.tensor import TensorType
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -64,6 +66,27 @@ class Source:
     def _made(self) -> Executable:
         assert self.executable is not None
         return self.executable
+
+    def reference(self, sizes: dict[str, int]) -> ir.Graph:
+        """Return the graph that results are checked against, its symbols replaced by sizes.
+
+        Raises:
+            ModelError: the program holds no model.
+        """
+        if self.graph is not None:
+            return bind_shapes(self.graph.ir, sizes)
+        program = self._made().program
+        graph = graph_of_program(program)
+        shapes = {name: program.tensor(name).type.static_shape for name in program.inputs}
+        return bind_shapes(
+            graph.ir,
+            {
+                dim: size
+                for value in graph.inputs
+                for dim, size in zip(value.shape, shapes[value.name], strict=True)
+                if isinstance(dim, str)
+            },
+        )
 
     def compiled(
         self,
