@@ -10,6 +10,13 @@ RTL = Path(__file__).parent / "rtl"
 TOP = "tw_top"
 PACKAGE = "tw_pkg"
 
+COMPUTE_READ_STAGE = 3
+"""Cycles from the issue of a uop to its accumulator read, and from STORE's request to its read."""
+GEMM_WRITE_STAGE = 6
+"""Cycles from the issue of a GEMM uop to its accumulator write."""
+ALU_WRITE_STAGE = 10
+"""Cycles from the issue of the last slice of an ALU uop to its accumulator write."""
+
 
 def package(config: Config) -> str:
     """Return the text of `tw_pkg.sv`: sizes of the config, bit layout of the ISA, register map."""
@@ -59,6 +66,9 @@ def _sizes(config: Config) -> dict[str, int]:
         "MAX_TILE_BYTES": max(tile_bytes.values()),
         "SUB_LANES": config.sub_lanes,
         "AXI_BYTES": config.axi_bytes,
+        "COMPUTE_READ_STAGE": COMPUTE_READ_STAGE,
+        "GEMM_WRITE_STAGE": GEMM_WRITE_STAGE,
+        "ALU_WRITE_STAGE": ALU_WRITE_STAGE,
         "ISA_VERSION": isa.VERSION,
         "NUM_SEGMENTS": isa.NUM_SEGMENTS,
         "INSTRUCTION_BITS": isa.INSTRUCTION_BITS,
