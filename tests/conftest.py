@@ -1,4 +1,4 @@
-"""What tests of several folders share: the embedded model, a folder of models, a hand-made program."""
+"""What several folders share: the embedded model, a folder of models, a hand-made program."""
 
 import os
 from pathlib import Path

@@ -20,9 +20,10 @@ def read_feeds(path: Path) -> Feeds:
         ModelError: no such file, or not an archive of plain arrays.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ModelError(f"{path}: a single array, not an .npz; write it with np.savez")
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ModelError(f"{path}: a single array, not an .npz; write it with np.savez")
+        with loaded as archive:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None

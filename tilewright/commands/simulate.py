@@ -68,7 +68,7 @@ class _SimulateCommand(click.Command):
 @click.option("--output", type=Path, metavar="OUT.npz", help="Write the outputs by name.")
 @target_option
 @click.option("--trace", type=Path, metavar="T.json", help="Chrome/Perfetto trace of the first.")
-@click.option("--vcd", type=Path, metavar="W.vcd", help="Waveforms of the first inference.")
+@click.option("--vcd", type=Path, metavar="W.vcd", help="Waveforms of the simulation.")
 @click.option("--plot", type=Path, metavar="DIR", help="Bars, roofline and timeline as PNG.")
 @click.option(
     "--check",
