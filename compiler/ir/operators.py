@@ -323,14 +323,14 @@ def infer_types(
         ModelError: an operator that is not in the table, or operands that do not fit it.
     """
     if op not in OPERATORS:
-        raise ModelError(f"{name}: operator {op} is not supported; export the model without it")
+        raise ModelError(f"node {name!r}: operator {op} is not supported; export it without")
     try:
         return OPERATORS[op].infer(inputs, attributes)
     except ModelError as error:
-        raise ModelError(f"{name}: {op}: {error}") from None
+        raise ModelError(f"node {name!r}: {op}: {error}") from None
     except (IndexError, ValueError, ZeroDivisionError) as error:
         shapes = ", ".join("absent" if kind is None else str(kind) for kind in inputs)
-        raise ModelError(f"{name}: {op} does not fit its inputs {shapes} ({error})") from error
+        raise ModelError(f"node {name!r}: {op} does not fit {shapes} ({error})") from error
 
 
 def stored_range(dtype: str) -> tuple[int, int]:

@@ -27,7 +27,7 @@ def flatten_to_conv(graph: Graph) -> Graph:
         x, y = flatten.inputs[0], node.outputs[0]
         c, h, w = spatial_sizes(graph.type(x))
         weight, out = node.inputs[1], graph.type(y)
-        kind, columns = graph.type(weight), out.shape[1]
+        kind, columns = graph.type(weight), constants[weight].shape[1]
         array = constants[weight].T.reshape(columns, c, h, w)
         q = kind.quantization
         turned = replace(q, axis=None if q.axis is None else 0) if q else None

@@ -122,7 +122,8 @@ def bias_of(
     worst = float(stored[np.abs(stored).argmax()])
     if not limits.min <= worst <= limits.max:
         raise ModelError(f"{where}: its bias is {worst:.6g} in units of its scales, beyond int32")
-    return stored.astype(np.int32)
+    bias: NDArray[np.int32] = stored.astype(np.int32)
+    return bias
 
 
 def is_per_channel(shape: tuple[int, ...], trailing: int, channels: int) -> bool:

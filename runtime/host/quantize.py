@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.runtime.attributes import Attributes
+from tilewright.runtime.attributes import Attributes, get_int
 from tilewright.runtime.host.kernel import (
     ArrayKernel,
     Inputs,
@@ -50,8 +50,18 @@ def _quantization(kind: TensorType) -> Quantization:
     return kind.quantization or Quantization((1.0,), (0,))
 
 
+def _clamped(x: Numbers, attributes: Attributes) -> Numbers:
+    info = np.iinfo(x.dtype)
+    low, high = get_int(attributes, "low", info.min), get_int(attributes, "high", info.max)
+    return np.clip(x, low, high)
+
+
 def on_real_values(kernel: ArrayKernel) -> Kernel:
-    """Return a kernel that dequantizes quantized inputs and quantizes quantized outputs."""
+    """Return a kernel that dequantizes quantized inputs and quantizes quantized outputs.
+
+    Quantized outputs are clamped to the attributes low and high.  Overflow and NaN follow IEEE
+    754, as in ONNX, without a warning.
+    """
 
     def run(
         inputs: Inputs, attributes: Attributes, kinds: InputTypes, out: OutputTypes
@@ -60,11 +70,12 @@ def on_real_values(kernel: ArrayKernel) -> Kernel:
             dequantize(x, kind) if x is not None and kind is not None and kind.quantization else x
             for x, kind in zip(inputs, kinds, strict=True)
         ]
-        results = kernel(real, attributes)
-        return [
-            quantize(y, kind) if kind.quantization else y
-            for y, kind in zip(results, out, strict=True)
-        ]
+        with np.errstate(all="ignore"):
+            results = kernel(real, attributes)
+            return [
+                _clamped(quantize(y, kind), attributes) if kind.quantization else y
+                for y, kind in zip(results, out, strict=True)
+            ]
 
     return run
 

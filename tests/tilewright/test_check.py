@@ -1,0 +1,100 @@
+"""What --check finds, and what it lets pass."""
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.check import batched, check, check_onnxruntime
+from tilewright.compiler.ir.graph import Graph
+from tilewright.compiler.load import load
+from tilewright.exact import execute
+from tilewright.hw.errors import ModelError
+
+INTEGER = "relu_18_QuantizeLinear_Output"
+
+
+@pytest.fixture(scope="module")
+def graph(lenet5_path: Path) -> Graph:
+    return load(lenet5_path)
+
+
+@pytest.fixture(scope="module")
+def feeds() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {"image": rng.random((16, 1, 28, 28), dtype=np.float32)}
+
+
+def test_exact_outputs_pass_both_references(graph: Graph, feeds) -> None:
+    result = check(graph, [feeds], [execute(graph, feeds)], layers=True)
+    assert result.passed
+    assert result.exact.compared == 16 * 9008
+    assert result.exact.mismatched == 0
+    assert result.onnxruntime.compared == 16 * 9008
+    assert result.onnxruntime.mismatched == result.onnxruntime.ties
+    assert result.onnxruntime.failed == ()
+    assert result.onnxruntime.max_abs_error <= 1
+
+
+def test_one_wrong_value_is_found_and_located(graph: Graph, feeds) -> None:
+    run = execute(graph, feeds)
+    run[INTEGER] = run[INTEGER].copy()
+    run[INTEGER][3, 7] += 1
+    result = check(graph, [feeds], [run], layers=True)
+    assert not result.passed
+    assert result.exact.mismatched == 1
+    expected = run[INTEGER][3, 7] - 1
+    assert str(result.exact.first) == (
+        f"{INTEGER}[3, 7] of sample 0: got {run[INTEGER][3, 7]}, expected {expected}"
+    )
+
+
+def test_outputs_alone_are_compared_without_layers(graph: Graph, feeds) -> None:
+    run = execute(graph, feeds)
+    result = check(graph, [feeds], [{"logits": run["logits"]}])
+    assert result.passed
+    assert result.exact.compared == 160
+
+
+def test_a_wrong_output_fails_even_without_layers(graph: Graph, feeds) -> None:
+    logits = execute(graph, feeds)["logits"].copy()
+    logits[0, 0] += 1
+    result = check(graph, [feeds], [{"logits": logits}])
+    assert not result.exact.passed
+    assert result.onnxruntime.end_to_end_max_abs_error >= 1 - 0.4
+
+
+def test_a_wrong_graph_fails_against_onnxruntime(graph: Graph, feeds) -> None:
+    conv = next(node for node in graph.nodes if node.op == "Conv")
+    bias = conv.inputs[2]
+    broken = replace(graph, constants={**graph.constants, bias: graph.constants[bias] + 2000})
+    result = check_onnxruntime(broken, [feeds], [execute(broken, feeds)], layers=True)
+    assert result.failed == (conv.outputs[0],)
+
+
+def test_a_missing_output_is_named(graph: Graph, feeds) -> None:
+    with pytest.raises(ModelError, match=r"^check: output 'logits' is missing$"):
+        check(graph, [feeds], [{}])
+
+
+def test_a_wrong_shape_is_named(graph: Graph, feeds) -> None:
+    logits = execute(graph, feeds)["logits"][:, :9]
+    with pytest.raises(ModelError) as raised:
+        check(graph, [feeds], [{"logits": logits}])
+    assert str(raised.value) == "check: logits is float32[16, 9], expected float32[16, 10]"
+
+
+def test_without_onnxruntime_it_says_so(graph: Graph, feeds, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    result = check(graph, [feeds], [execute(graph, feeds)])
+    assert result.passed
+    assert result.onnxruntime.unavailable == "onnxruntime is not installed"
+    assert result.onnxruntime.compared == 0
+
+
+def test_batched_joins_samples_along_the_first_axis() -> None:
+    one, two = {"x": np.zeros((1, 3))}, {"x": np.ones((1, 3))}
+    assert batched([one, two])[0]["x"].tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert batched([]) == []
