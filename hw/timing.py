@@ -16,6 +16,15 @@ def fetch_burst_beats(config: Config) -> int:
 
 
 def load_fifo_beats(config: Config) -> int:
-    """Beats that the load engine buffers, and so may have asked for: a power of two."""
+    """Beats that the load engine buffers, and so may have asked for: a power of two.
+
+    Two of the longest bursts fit, where as many may be outstanding.
+    """
     wanted = config.axi_outstanding * config.axi_burst_beats
-    return min(_LOAD_FIFO_BEATS, max(2, 1 << (wanted - 1).bit_length()))
+    most = max(_LOAD_FIFO_BEATS, 2 * _power(config.axi_burst_beats))
+    return min(most, max(2, _power(wanted)))
+
+
+def _power(least: int) -> int:
+    """Return the least power of two that is no less."""
+    return 1 << (least - 1).bit_length()

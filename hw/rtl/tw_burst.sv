@@ -1,11 +1,11 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Splits rows of bytes into AXI bursts: at 4 KiB boundaries and at AXI_BURST_BEATS.
 // Latency: three cycles.  Throughput: one burst a cycle.  Backpressure: stalls the rows.
 // A row's address is {s_high, 32'b0} + s_low, with the carry of a base's low word in s_low[32];
 // bursts start at whole beats.
-module tw_burst
-  import tw_pkg::*;
-#(
+module tw_burst #(
     parameter integer BYTES_W = 30
 ) (
     input  wire                        clk,

@@ -1,10 +1,10 @@
 `default_nettype none
+import tw_pkg::*;
+
 // AXI4-Lite registers (hw/registers.py) and the start, done and error state of the machine.
 // One write and one read at a time: a write is answered two cycles after its address and data
 // arrived, a read five cycles after its address.
-module tw_control
-  import tw_pkg::*;
-(
+module tw_control (
     input  wire                          clk,
     input  wire                          rst,
     output wire                          irq,

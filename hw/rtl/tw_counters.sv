@@ -1,10 +1,10 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Performance counters: cycles, bytes, instructions, and what each engine did in each cycle.
 // Latency: an event is in the counters four cycles later; a read takes two cycles from
 // `index`.  The causes are kept in LUT RAM, cleared while `clear` is high for 8 cycles.
-module tw_counters
-  import tw_pkg::*;
-(
+module tw_counters (
     input  wire                          clk,
     input  wire                          clear,
     input  wire                          running,
@@ -73,8 +73,8 @@ module tw_counters
         else if (wait_conflict[e]) cause_q <= WAIT_CONFLICT;
         else if (wait_dependency[e]) cause_q <= WAIT_DEPENDENCY;
         else cause_q <= IDLE;
-        if (clear) low[clear_word_q] <= 32'd0;
-        else if (running_q) low[cause_q] <= old_low + 32'd1;
+        if (clear || running_q)
+          low[clear ? clear_word_q : cause_q] <= (old_low & {32{!clear}}) + {31'd0, !clear};
         carry_cause_q <= cause_q;
         carry_q <= running_q && &old_low;
         if (clear) high[clear_word_q] <= 32'd0;

@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Reads the code segment in order and dispatches its instructions to the three queues.
 // Latency: an instruction's last beat received in cycle t is dispatched in t + 2 at the
 // earliest.  Throughput: one instruction a cycle, or one beat a cycle if that is slower.
 // Backpressure: a full target queue stalls dispatch; a burst is requested only when the FIFO
 // has room for a whole one, with two of them outstanding at most.
-module tw_fetch
-  import tw_pkg::*;
-(
+module tw_fetch (
     input  wire                        clk,
     input  wire                        rst,               // also takes the start address
     input  wire                        running,
@@ -94,6 +94,7 @@ module tw_fetch
 
   // Dispatch
   reg [31:0] left_q;  // instructions still to dispatch
+  reg done_q;
   reg [31:0] index_q;
   reg instruction_valid_q;
   reg error_q;
@@ -113,7 +114,7 @@ module tw_fetch
 
   assign m_valid = target & {3{running && !halt && ready_to_go && !error_q}};
   assign m_instruction = instruction_q;
-  assign done = left_q == 32'd0;
+  assign done = done_q;
   assign busy = dispatch;
   assign wait_dependency = ready_to_go;
   assign wait_memory = !done && !instruction_valid_q;
@@ -169,11 +170,13 @@ module tw_fetch
     else if (dispatch) instruction_valid_q <= 1'b0;
     if (dispatch) begin
       left_q  <= left_q - 32'd1;
+      done_q  <= left_q == 32'd1;
       index_q <= index_q + 32'd1;
     end
     if (rst) begin
       instruction_valid_q <= 1'b0;
       left_q <= num_instructions;
+      done_q <= num_instructions == 32'd0;
       index_q <= 32'd0;
     end
   end

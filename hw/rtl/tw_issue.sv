@@ -1,11 +1,11 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Instruction queue of one engine: offers its head once all the tokens it pops are there.
 // Latency: an instruction written in cycle t is offered from t + 2.  Throughput: one a cycle.
 // Backpressure: the engine's `m_ready`; the transfer consumes the pops.  `s_ready` falls when
 // QUEUE_DEPTH instructions wait behind the head.
-module tw_issue
-  import tw_pkg::*;
-(
+module tw_issue (
     input  wire                        clk,
     input  wire                        rst,
     input  wire                        halt,             // offer nothing any more

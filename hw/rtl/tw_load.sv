@@ -1,11 +1,11 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Load engine: takes LOAD instructions, keeps read bursts in flight, writes scratchpad tiles.
 // Requests of a LOAD may leave while earlier LOADs still write.  Latency and throughput:
 // docs/timing.md.  Backpressure: `load_ready` (accumulator refused) stalls the writer, the
 // credit for the data FIFO stalls the requests; read beats are never refused.
-module tw_load
-  import tw_pkg::*;
-(
+module tw_load (
     input  wire                        clk,
     input  wire                        rst,
     input  wire [ NUM_SEGMENTS*64-1:0] segment_base,
@@ -42,6 +42,8 @@ module tw_load
   localparam integer FIFO = LOAD_FIFO_BEATS;
   localparam integer CREDIT_W = $clog2(FIFO) + 1;
   localparam integer OUTSTANDING_W = $clog2(AXI_OUTSTANDING + 1);
+  localparam integer LONGEST = AXI_BURST_BEATS < 4096 / AXI_BYTES ? AXI_BURST_BEATS
+      : 4096 / AXI_BYTES;
 
   // An instruction goes to both halves at once.
   wire rows_ready;
@@ -49,12 +51,13 @@ module tw_load
   wire take = s_valid && rows_ready && writer_ready;
   assign s_ready = rows_ready && writer_ready;
 
-  // Requests: only with room for all their beats, and within the limit of bursts under way.
+  // Requests: only with room for a longest burst, and within the limit of bursts under way.
   wire burst_valid;
   reg [CREDIT_W-1:0] credit_q;
   reg [OUTSTANDING_W-1:0] outstanding_q;
   wire [CREDIT_W-1:0] burst_beats = CREDIT_W'(request_length) + 1'b1;
-  wire allowed = credit_q >= burst_beats && outstanding_q != OUTSTANDING_W'(AXI_OUTSTANDING);
+  wire allowed = credit_q >= CREDIT_W'(LONGEST)
+      && outstanding_q != OUTSTANDING_W'(AXI_OUTSTANDING);
   wire requested = request_valid && request_ready;
   assign request_valid = burst_valid && allowed;
 

@@ -1,11 +1,11 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Walks the rows (z, y) of LOAD instructions and splits them into read bursts.
 // Latency: an instruction taken in cycle t has its first burst at the output in t + 6.
 // Throughput: one row or one burst a cycle, back-to-back instructions included; an instruction
 // without data takes one cycle.  Backpressure stalls every stage and `s_ready`.
-module tw_load_rows
-  import tw_pkg::*;
-(
+module tw_load_rows (
     input  wire                        clk,
     input  wire                        rst,
     input  wire [ NUM_SEGMENTS*64-1:0] segment_base,

@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Turns read beats and padding into whole scratchpad tiles, in instruction order.
 // Latency: an instruction taken in cycle t handles its first pad tile or beat in t + 3 at the
 // earliest; a tile that is completed in cycle t is offered to its memory in t + 1.
 // Throughput: one pad tile, one beat, or one of several tiles of a beat a cycle; none is lost
 // between instructions.  Backpressure: a refused tile stalls the writer.
-module tw_load_writer
-  import tw_pkg::*;
-(
+module tw_load_writer (
     input  wire                        clk,
     input  wire                        rst,
     input  wire                        s_valid,
@@ -321,12 +321,13 @@ module tw_load_writer
 
   // The tile is put together in the register that the memories write from.
   reg [AXI_DATA_BITS-1:0] slot_data;
+  integer s;
   integer i;
   integer p;
   always @* begin
     slot_data = beat_data;
-    for (i = 1; i < SLOTS; i = i + 1)
-    if (slot_q == LOW_W'(i * LEAST_TILE_BYTES)) slot_data = beat_data >> i * LEAST_TILE_BYTES * 8;
+    for (s = 1; s < SLOTS; s = s + 1)
+    if (slot_q == LOW_W'(s * LEAST_TILE_BYTES)) slot_data = beat_data >> s * LEAST_TILE_BYTES * 8;
   end
 
   always @(posedge clk)

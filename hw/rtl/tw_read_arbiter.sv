@@ -1,11 +1,11 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Shares the AXI read channels between fetch (first) and load.
 // Latency: a granted request is on AR in the next cycle; a beat reaches its owner one cycle
 // after R.  Throughput: one grant and one beat a cycle.  Backpressure: AR stalls the grants;
 // clients reserve room before they ask, so that RREADY is always 1.
-module tw_read_arbiter
-  import tw_pkg::*;
-(
+module tw_read_arbiter (
     input  wire                        clk,
     input  wire                        rst,
     input  wire                        fetch_valid,

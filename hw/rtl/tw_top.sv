@@ -1,9 +1,9 @@
 `default_nettype none
+import tw_pkg::*;
+
 // The accelerator: AXI4-Lite control, AXI4 memory port, fetch unit and the engines load,
 // compute and store, each behind an instruction queue and the token check.
-module tw_top
-  import tw_pkg::*;
-(
+module tw_top (
     input  wire                          clk,
     input  wire                          rst,
     output wire                          irq,
@@ -148,6 +148,17 @@ module tw_top
   wire [2:0] load_memory;
   wire [15:0] load_address;
   wire [MAX_TILE_BYTES*8-1:0] load_data;
+
+  // Accumulator ports
+  wire compute_read_valid;
+  wire [15:0] compute_read_address;
+  wire [ACCUMULATOR_TILE_BYTES*8-1:0] compute_read_data;
+  wire compute_write_valid;
+  wire [15:0] compute_write_address;
+  wire [ACCUMULATOR_TILE_BYTES*8-1:0] compute_write_data;
+  wire store_read_valid;
+  wire [15:0] store_read_address;
+  wire [ACCUMULATOR_TILE_BYTES*8-1:0] store_read_data;
 
   // FINISH retires when nothing is left to do anywhere; that cycle is the last one counted.
   wire drained = read_idle && active == 3'd0;
@@ -370,7 +381,6 @@ module tw_top
       .error_index(load_error_index)
   );
 
-  // The accumulator side (names of the ports between these three are the compute half's).
   tw_compute compute (
       .clk,
       .rst(core_rst),
@@ -388,12 +398,29 @@ module tw_top
       .load_valid,
       .load_memory,
       .load_address,
-      .load_data
+      .load_data,
+      .store_read_valid,
+      .store_read_address,
+      .accumulator_read_valid(compute_read_valid),
+      .accumulator_read_address(compute_read_address),
+      .accumulator_read_data(compute_read_data),
+      .accumulator_write_valid(compute_write_valid),
+      .accumulator_write_address(compute_write_address),
+      .accumulator_write_data(compute_write_data)
   );
 
   tw_accumulator accumulator (
       .clk,
       .rst(core_rst),
+      .compute_read_valid,
+      .compute_read_address,
+      .compute_read_data,
+      .compute_write_valid,
+      .compute_write_address,
+      .compute_write_data,
+      .store_read_valid,
+      .store_read_address,
+      .store_read_data,
       .load_valid,
       .load_ready,
       .load_memory,
@@ -419,6 +446,9 @@ module tw_top
       .load_memory,
       .load_address,
       .load_data,
+      .accumulator_read_valid(store_read_valid),
+      .accumulator_read_address(store_read_address),
+      .accumulator_read_data(store_read_data),
       .m_axi_awaddr,
       .m_axi_awlen,
       .m_axi_awvalid,
