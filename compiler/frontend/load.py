@@ -66,6 +66,10 @@ def _import_node(b: GraphBuilder, node: OnnxNode) -> None:
     except ModelError as error:
         text = str(error)
         raise ModelError(text if f"{node.name!r}" in text else f"node {text}") from None
+    except IndexError as error:
+        raise ModelError(
+            f"{node}: {len(node.inputs)} inputs and {len(node.outputs)} outputs are too few"
+        ) from error
 
 
 def _rule(node: OnnxNode) -> Rule:
@@ -90,8 +94,11 @@ def _rule(node: OnnxNode) -> Rule:
 def _array(tensor: onnx.TensorProto) -> Array:
     try:
         array: Array = np.asarray(numpy_helper.to_array(tensor))
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"weight {tensor.name!r} has no or wrong data ({error})") from error
+    except (KeyError, ValueError, TypeError) as error:
+        raise ModelError(
+            f"weight {tensor.name!r} has no data, or not that of its element type"
+            f" {tensor.data_type} and shape {list(tensor.dims)}; export the model again"
+        ) from error
     return array
 
 

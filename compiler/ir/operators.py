@@ -92,6 +92,11 @@ def _broadcast(inputs: Operands, _: Mapping[str, Attribute]) -> tuple[TensorType
     return (TensorType(_first(inputs).dtype, dims.broadcast([k.shape for k in kinds])),)
 
 
+def _binary(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
+    _second(inputs)
+    return _broadcast(inputs, attributes)
+
+
 def _compared(inputs: Operands, _: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
     return (TensorType("bool", dims.broadcast([k.shape for k in _present(inputs)])),)
 
@@ -273,7 +278,7 @@ UNARY = (
     *("LeakyRelu", "Log", "Neg", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign", "Sin"),
     *("Softplus", "Sqrt", "Tanh", "Not"),
 )
-BINARY = ("Add", "Div", "Max", "Min", "Mod", "Mul", "PRelu", "Pow", "Sub", "And", "Or", "Xor")
+BINARY = ("Add", "Div", "Mod", "Mul", "PRelu", "Pow", "Sub", "And", "Or", "Xor")
 COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceL2")
 
@@ -302,7 +307,8 @@ OPERATORS: Mapping[str, Operator] = {
         Operator("Pad", Fusion.OPAQUE, _pad),
         Operator("Concat", Fusion.ELEMENTWISE, _concat),
         *_rows(Fusion.ELEMENTWISE, _same, *UNARY),
-        *_rows(Fusion.ELEMENTWISE, _broadcast, *BINARY),
+        *_rows(Fusion.ELEMENTWISE, _binary, *BINARY),
+        *_rows(Fusion.ELEMENTWISE, _broadcast, "Max", "Min"),
         *_rows(Fusion.OPAQUE, _compared, *COMPARISONS),
         Operator("Where", Fusion.OPAQUE, _where),
         *_rows(Fusion.ELEMENTWISE, _same, "Softmax", "LogSoftmax"),
