@@ -159,7 +159,7 @@ class _Generator:
         self._store_accumulators()
         self._emit(_Candidate(Finish(), [], _nothing))
         instructions = self._ordering.instructions()
-        self._segments[Segment.CODE] = encode(instructions).reshape(-1)
+        self._segments[Segment.CODE] = encode(instructions).reshape(-1).copy()
         constants = self._segments[Segment.CONSTANTS], self._tables.data()
         self._segments[Segment.CONSTANTS] = np.concatenate(constants)
         return RandomProgram(self._config, self._style, tuple(instructions), self._segments)
