@@ -72,16 +72,19 @@ def perform(accesses: Accesses[T], bus: Bus) -> T:
     try:
         access = next(accesses)
         while True:
-            match access:
-                case Read():
-                    value = bus.read(access.address)
-                case Write():
-                    bus.write(access.address, access.value)
-                    value = 0
-            access = accesses.send(value)
+            access = accesses.send(_access(access, bus))
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def _access(access: Read | Write, bus: Bus) -> int:
+    match access:
+        case Read():
+            return bus.read(access.address)
+        case Write():
+            bus.write(access.address, access.value)
+            return 0
 
 
 def read_register(name: str) -> Accesses[int]:

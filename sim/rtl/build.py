@@ -151,7 +151,9 @@ class _Build:
         )  # fmt: skip
         return target
 
-    def _call(self, command: Sequence[str | Path], environment: dict[str, str] | None = None) -> None:
+    def _call(
+        self, command: Sequence[str | Path], environment: dict[str, str] | None = None
+    ) -> None:
         result = subprocess.run(
             command, capture_output=True, text=True, errors="replace", check=False, env=environment
         )

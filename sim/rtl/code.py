@@ -80,7 +80,8 @@ class Code:
             height = value["y"] + value["pad_top"] + value["pad_bottom"]
             width = value["x"] + value["pad_left"] + value["pad_right"]
             return value["z"] * height * width
-        return np.prod(list(value.values()), axis=0)
+        steps: NDArray[np.float64] = np.prod(list(value.values()), axis=0)
+        return steps
 
 
 def _extract(words: NDArray[np.uint64], field: isa.Field) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """`RtlEngine`: runs programs on the Verilated hardware, in this process, cycle by cycle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -72,26 +72,31 @@ class RtlEngine:
                 the memory and the instructions can explain, or it broke a rule of AXI.
             DeviceError: the segments do not fit the config's address space.
         """
-        harness, self._harness = self._harness or self._open(), None
         code = Code(segments[Segment.CODE], self.config)
         bases = _place(segments, self.config)
-        harness.attach(segments, bases)
-        sizes = {segment: buffer.size for segment, buffer in segments.items()}
+        harness, self._harness = self._harness or self._open(), None
         try:
-            driver.perform(driver.identify(self.config), harness)
-            driver.perform(driver.start(bases, sizes, len(code)), harness)
-            self._wait(harness, code)
-            status = driver.perform(driver.read_status(), harness)
-            if status.error:
-                raise self._fault(harness, code)
-            counters = driver.perform(driver.read_counters(), harness)
-            spans = _spans(harness, code, counters.cycles)
-            harness.flush()
+            result = self._run(harness, code, segments, bases)
         except BaseException:
             harness.close()
             raise
         self._harness = harness
-        return RunResult(counters, spans)
+        return result
+
+    def _run(
+        self, harness: Harness, code: Code, segments: Segments, bases: Mapping[Segment, int]
+    ) -> RunResult:
+        harness.attach(segments, bases)
+        sizes = {segment: buffer.size for segment, buffer in segments.items()}
+        driver.perform(driver.identify(self.config), harness)
+        driver.perform(driver.start(bases, sizes, len(code)), harness)
+        self._wait(harness, code)
+        status = driver.perform(driver.read_status(), harness)
+        if status.error:
+            raise self._fault(harness, code)
+        counters = driver.perform(driver.read_counters(), harness)
+        harness.flush()
+        return RunResult(counters, _spans(harness, code, counters.cycles))
 
     def _open(self) -> Harness:
         return Harness(self._library, self.memory, seed=self._seed, vcd=self._vcd)

@@ -1,6 +1,7 @@
 from fractions import Fraction
 
 import pytest
+
 from tilewright.hw.errors import ConfigError
 from tilewright.sim.memory import (
     Direction,

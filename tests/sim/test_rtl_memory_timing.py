@@ -3,11 +3,11 @@
 import ctypes
 import subprocess
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
 from tilewright.sim.memory import MemoryInputs, MemoryModel, MemoryTiming
 from tilewright.sim.rtl.build import HARNESS
 from tilewright.sim.rtl.harness import model_structure
