@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from tilewright.compiler.ir.graph import Graph, Node, Value
 from tilewright.compiler.ir.operators import OPERATORS, Fusion, infer_types
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.host import KERNELS
+from tilewright.runtime.host.layout import shape_between
 from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import Array, Quantization, TensorType
 
@@ -89,7 +88,7 @@ class GraphBuilder:
         known = all(name in self.constants for name in inputs if name)
         x = kinds[0] if kinds else None
         if op == "Shape" and x is not None and all(isinstance(dim, int) for dim in x.shape):
-            self.constant(outputs[0], np.array(x.static_shape, np.int64))
+            self.constant(outputs[0], shape_between(x.static_shape, table))
         elif known and op != "DequantizeLinear" and op in KERNELS:
             arrays = [self.constants[name] if name else None for name in inputs]
             results = KERNELS[op](arrays, table, kinds, types)

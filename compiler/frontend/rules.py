@@ -53,6 +53,8 @@ def _emit(
 
 def identity(b: GraphBuilder, node: OnnxNode) -> None:
     """Identity, and Dropout at inference."""
+    if node.input(2) and constant_input(b, node, 2, "training_mode").any():
+        raise ModelError(f"{node}: training_mode is set; export the model for inference")
     _emit(b, node, node.inputs[:1], {}, op="Identity", outputs=node.outputs[:1])
 
 
@@ -131,7 +133,7 @@ def pool(b: GraphBuilder, node: OnnxNode) -> None:
     attributes = window_attributes(b, node, node.inputs[0], None)
     if node.op == "AveragePool":
         include = get_int(node.attributes, "count_include_pad", 0)
-        given = get_ints(node.attributes, "pads", get_ints(attributes, "pads"))
+        given = get_ints(node.attributes, "pads", (0,) * len(get_ints(attributes, "pads")))
         same = str(node.attributes.get("auto_pad", "NOTSET")) != "NOTSET"
         if include and not same and given != attributes["pads"]:
             raise ModelError(

@@ -261,8 +261,10 @@ def _expand(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[Tens
     return (TensorType(x.dtype, dims.broadcast([x.shape, get_ints(attributes, "shape")])),)
 
 
-def _shape(inputs: Operands, _: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
-    return (TensorType("int64", (len(_first(inputs).shape),)),)
+def _shape(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
+    rank = len(_first(inputs).shape)
+    start, end = get_int(attributes, "start", 0), get_int(attributes, "end", rank)
+    return (TensorType("int64", (len(range(rank)[start:end]),)),)
 
 
 def _cast(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[TensorType, ...]:

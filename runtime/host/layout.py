@@ -106,8 +106,14 @@ def _gather(inputs: Inputs, attributes: Attributes) -> list[Array]:
     return [np.take(required(inputs, 0), indices.astype(np.int64), get_int(attributes, "axis", 0))]
 
 
-def _shape(inputs: Inputs, _: Attributes) -> list[Array]:
-    return [np.array(required(inputs, 0).shape, np.int64)]
+def shape_between(shape: tuple[int, ...], attributes: Attributes) -> Array:
+    """Return what ONNX Shape gives for a shape: dimensions from `start` on, to before `end`."""
+    start, end = get_int(attributes, "start", 0), get_int(attributes, "end", len(shape))
+    return np.array(shape[slice(start, end)], np.int64)
+
+
+def _shape(inputs: Inputs, attributes: Attributes) -> list[Array]:
+    return [shape_between(required(inputs, 0).shape, attributes)]
 
 
 LAYOUT_KERNELS: dict[str, Kernel] = {
