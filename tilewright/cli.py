@@ -13,7 +13,7 @@ from tilewright.commands.doctor import doctor_command
 from tilewright.commands.generate import generate_command
 from tilewright.commands.inspect import inspect_command
 from tilewright.commands.simulate import simulate_command
-from tilewright.commands.terminal import BAD_INPUT
+from tilewright.commands.terminal import BAD_INPUT, SUCCESS
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -21,7 +21,7 @@ BROKEN_PIPE = 141
 
 @click.group(
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"max_content_width": 100},
 )
 @click.version_option(package_name="tilewright")
 @click.pass_context
@@ -63,4 +63,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of a pipe has gone; the interpreter must not try to flush to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = BROKEN_PIPE
-    sys.exit(status)
+    sys.exit(status or SUCCESS)

@@ -20,10 +20,10 @@ def read_feeds(path: Path) -> Feeds:
         ModelError: no such file, or not an archive of plain arrays.
     """
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise ModelError(f"{path}: a single array, not an .npz; write it with np.savez")
-        with loaded as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ModelError(f"{path}: a single array, not an .npz; write it with np.savez")
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
@@ -83,9 +83,9 @@ def split_samples(types: Types, arrays: Feeds, samples: int) -> list[Feeds]:
     Raises:
         ModelError: an array whose leading axis is not `samples`.
     """
-    if samples == 1 and all(
-        name not in types or array.ndim == len(types[name].shape) for name, array in arrays.items()
-    ):
+    ranks = {name: len(kind.shape) for name, kind in types.items()}
+    stacked = any(array.ndim == ranks.get(name, -1) + 1 for name, array in arrays.items())
+    if samples == 1 and not stacked:
         return [arrays]
     for name, array in arrays.items():
         wanted = f"[{samples}, {', '.join(map(str, types[name].shape))}]" if name in types else "?"

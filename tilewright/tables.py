@@ -120,8 +120,18 @@ def summary_lines(report: Report) -> list[str]:
     speed = report.cycles_per_cpu_second
     rate = f", {speed:,.0f} cycles a CPU-second" if speed else ""
     lines.append(f"{report.samples} inferences simulated in {report.wall_seconds:.2f} s{rate}")
-    return lines + [f"check {name}: {_check_text(row)}" for name, row in report.check.items()]
+    return lines + [_check_line(name, row) for name, row in report.check.items()]
 
 
-def _check_text(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in row.items())
+def _check_line(reference: str, row: Mapping[str, Any]) -> str:
+    """Return a reference's outcome; `row` is its entry of the report's `check`."""
+    if row.get("unavailable"):
+        return f"check {reference}: skipped, {row['unavailable']}"
+    line = f"check {reference}: {row['compared']:,} values compared, {row['mismatched']:,} differ"
+    if row.get("ties"):
+        line += f" ({row['ties']:,} at a rounding tie)"
+    if row.get("top1_agreement") is not None:
+        line += f", top-1 agreement {row['top1_agreement']:.1%}"
+    if row.get("failed"):
+        line += f"; FAILED: {', '.join(row['failed'])}"
+    return line

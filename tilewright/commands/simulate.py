@@ -52,7 +52,8 @@ class _SimulateCommand(click.Command):
     "--memory",
     default="",
     metavar="M",
-    help="latency=20,write_latency=20,beats=1,outstanding=8[,refresh=PERIOD:LENGTH][,jitter=MAX:SEED]",
+    help="KEY=VALUE,… of latency, write_latency, beats, outstanding, refresh=PERIOD:LENGTH and"
+    " jitter=MAX:SEED.  [default: latency=20,write_latency=20,beats=1,outstanding=8]",
 )
 @click.option("--input", "input_path", type=Path, metavar="IN.npz", help="Inputs by name.")
 @click.option(

@@ -1,0 +1,37 @@
+"""Result files: checked before the work, equal for equal results, whole or not there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.hw.errors import ModelError
+from tilewright.outputs import check_folder, check_writable, write_folder, write_npz
+
+
+def test_npz_has_equal_bytes_for_equal_arrays_and_reads_back(tmp_path: Path) -> None:
+    arrays = {"x/in:0": np.arange(6).reshape(2, 3), "y": np.float32([1.5])}
+    for name in ("a.npz", "b.npz"):
+        write_npz(tmp_path / name, arrays)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    with np.load(tmp_path / "a.npz") as read:
+        assert read["x/in:0"].tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert read["y"].dtype == np.float32
+
+
+def test_a_folder_that_can_be_made_is_not_made_by_its_check(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    paths = write_folder(tmp_path / "a" / "b", {"x.txt": b"1", "y.txt": b"2"})
+    assert [path.read_bytes() for path in paths] == [b"1", b"2"]
+    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == ["x.txt", "y.txt"]
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r": is a folder; give the name of a file$"):
+        check_writable(tmp_path)
+
+
+def test_standard_output_and_no_output_can_always_be_written() -> None:
+    for path in (Path("-"), None):
+        assert check_writable(path) is None
