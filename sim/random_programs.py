@@ -5,66 +5,18 @@ derives from initialised memory: whatever the timing, every engine must leave th
 in WORKSPACE and OUTPUT.
 """
 
-import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.hw.config import MAX_INDEX, Config
+from tilewright.hw.config import Config
 from tilewright.hw.encoding import encode
-from tilewright.hw.isa import (
-    INSTRUCTION_BYTES,
-    Alu,
-    AluOp,
-    Engine,
-    Finish,
-    Gemm,
-    Instruction,
-    Load,
-    Memory,
-    Rounding,
-    Segment,
-    Store,
-)
-from tilewright.sim.functional import ADDRESS_SPAN, alu_steps, gemm_steps
-from tilewright.sim.functional_rules import (
-    PADDED_MEMORIES,
-    check_legal,
-    dram_tile_bytes,
-    row_alignment,
-)
-from tilewright.sim.random_data import (
-    TIE_SHIFTS,
-    UopTables,
-    parameters_region,
-    random_segments,
-    words_region,
-)
-from tilewright.sim.random_ordering import Access, Ordering, units
-from tilewright.sim.random_shapes import (
-    Block,
-    Rows,
-    draw_block,
-    draw_column,
-    draw_rows,
-    draw_size,
-    draw_strides,
-    pick,
-    run_around,
-)
-
-DRAM_UNIT_BYTES = 4
-"""No tile is smaller, so hazards in DRAM are tracked in pieces of this size."""
-
-WRITTEN_SEGMENTS = (Segment.WORKSPACE, Segment.OUTPUT)
-UOP_FIELDS = ("dst", "src", "weight", "first")
-
-Int64 = NDArray[np.int64]
-_Moved = TypeVar("_Moved", Load, Store)
+from tilewright.hw.isa import Engine, Finish, Instruction, Memory, Segment, Store
+from tilewright.sim.functional_rules import check_legal
+from tilewright.sim.random_instructions import Candidate, InstructionDraw
+from tilewright.sim.random_ordering import Ordering
 
 
 class Style(StrEnum):
@@ -116,53 +68,33 @@ def random_program(
     return _Generator(config, rng, style).generate(instructions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """An instruction that may come next, what it accesses, and what it does to `_known`."""
-
-    instruction: Instruction
-    accesses: list[Access]
-    effect: Callable[[], None]
-
-
 class _Generator:
-    """Draws one instruction after the other.
-
-    `_known[memory][tile]`: the tile holds a value that derives from initialised memory alone.
-    `_uops[field][tile]`: what the known tiles of uop memory hold; `_for_gemm[tile]`: the uop
-    was drawn for a GEMM.
-    """
+    """Draws one instruction after the other, and orders them."""
 
     def __init__(self, config: Config, rng: np.random.Generator, style: Style) -> None:
         self._config, self._rng, self._style = config, rng, style
-        self._depths = {m: config.depths()[m.name.lower()] for m in Memory}
-        self._known = {m: np.zeros(depth, bool) for m, depth in self._depths.items()}
-        self._uops = {name: np.zeros(self._depths[Memory.UOP], np.int64) for name in UOP_FIELDS}
-        self._for_gemm = np.zeros(self._depths[Memory.UOP], bool)
-        self._segments = random_segments(config, rng)
-        self._tables = UopTables(len(self._segments[Segment.CONSTANTS]))
-        sizes = {m.name: depth for m, depth in self._depths.items()}
-        for segment in WRITTEN_SEGMENTS:
-            sizes[_dram(segment)] = len(self._segments[segment]) // DRAM_UNIT_BYTES
-        self._ordering = Ordering(sizes, rng)
+        self._instructions = InstructionDraw(config, rng, spread=style is Style.LIGHT)
+        self._ordering = Ordering(self._instructions.places(), rng)
         self._extra_tokens = 0.0 if style is Style.LIGHT else float(rng.choice([0.0, 0.1, 0.4]))
 
     def generate(self, num_instructions: int) -> RandomProgram:
         """Return the program."""
         loaded = (Memory.INPUT, Memory.WEIGHT, Memory.ACCUMULATOR, Memory.PARAMETER)
         for memory in self._rng.permutation(loaded):
-            self._emit(self._load_numbers(Memory(memory), 64))
-        self._emit(self._load_uops(32, for_gemm=True))
-        self._emit(self._load_uops(32, for_gemm=False))
+            self._emit(self._instructions.load_numbers(Memory(memory), 64))
+        self._emit(self._instructions.load_uops(32, for_gemm=True))
+        self._emit(self._instructions.load_uops(32, for_gemm=False))
         while len(self._ordering) < num_instructions:
             self._emit_some()
         self._store_accumulators()
-        self._emit(_Candidate(Finish(), [], _nothing))
+        self._emit(Candidate(Finish(), []))
         instructions = self._ordering.instructions()
-        self._segments[Segment.CODE] = encode(instructions).reshape(-1).copy()
-        constants = self._segments[Segment.CONSTANTS], self._tables.data()
-        self._segments[Segment.CONSTANTS] = np.concatenate(constants)
-        return RandomProgram(self._config, self._style, tuple(instructions), self._segments)
+        segments = {
+            **self._instructions.segments,
+            Segment.CONSTANTS: self._instructions.constants(),
+            Segment.CODE: encode(instructions).reshape(-1).copy(),
+        }
+        return RandomProgram(self._config, self._style, tuple(instructions), segments)
 
     def _emit_some(self) -> None:
         match self._style:
@@ -180,7 +112,7 @@ class _Generator:
                 self._emit(compute)
                 if compute:
                     written = next(a for a in compute.accesses if a.writes).units
-                    self._emit(self._store((int(written[0]), int(written[0]) + 1)))
+                    self._emit(self._instructions.store((int(written[0]), int(written[0]) + 1)))
             case Style.QUEUES:
                 engine = self._draw_engine()
                 for _ in range(self._config.queue_depth + int(self._rng.integers(1, 6))):
@@ -189,21 +121,27 @@ class _Generator:
     def _draw_engine(self) -> Engine:
         return Engine(int(self._rng.choice(3, p=[0.35, 0.4, 0.25])))
 
-    def _draw(self, engine: Engine) -> _Candidate | None:
+    def _draw(self, engine: Engine) -> Candidate | None:
         """Return an instruction for `engine`, or None where the draw did not fit."""
         limit = int(self._rng.choice(STEP_LIMITS[self._style]))
         match engine:
             case Engine.LOAD:
                 if self._rng.random() < 0.3:
-                    return self._load_uops(limit, for_gemm=self._rng.random() < 0.5)
+                    return self._instructions.load_uops(limit, for_gemm=self._rng.random() < 0.5)
                 memory = self._rng.choice([m for m in Memory if m is not Memory.UOP])
-                return self._load_numbers(Memory(memory), limit)
+                return self._instructions.load_numbers(Memory(memory), limit)
             case Engine.COMPUTE:
-                return self._gemm(limit) if self._rng.random() < 0.5 else self._alu(limit)
+                return (
+                    self._instructions.gemm(limit)
+                    if self._rng.random() < 0.5
+                    else self._instructions.alu(limit)
+                )
             case Engine.STORE:
-                return self._store(self._known_run(Memory.ACCUMULATOR), limit)
+                return self._instructions.store(
+                    self._instructions.known_run(Memory.ACCUMULATOR), limit
+                )
 
-    def _emit(self, candidate: _Candidate | None) -> None:
+    def _emit(self, candidate: Candidate | None) -> None:
         if candidate is None:
             return
         problem = check_legal(candidate.instruction, self._config)
@@ -211,343 +149,17 @@ class _Generator:
         self._ordering.append(
             candidate.instruction, candidate.accesses, extra_tokens=self._extra_tokens
         )
-        candidate.effect()
+        self._instructions.accept(candidate)
 
     def _store_accumulators(self) -> None:
         """Show accumulators that are known at the end: a few runs, in half of OUTPUT."""
         tile = self._config.accumulator_tile_bytes
-        room = len(self._segments[Segment.OUTPUT]) // 2 // tile
+        room = len(self._instructions.segments[Segment.OUTPUT]) // 2 // tile
         offset = 0
         for _ in range(4):
-            begin, end = self._known_run(Memory.ACCUMULATOR)
+            begin, end = self._instructions.known_run(Memory.ACCUMULATOR)
             x = min(end - begin, room - offset // tile)
-            if x and self._known[Memory.ACCUMULATOR][begin]:
+            if x and self._instructions.known[Memory.ACCUMULATOR][begin]:
                 store = Store(segment=Segment.OUTPUT, offset=offset, accumulator=begin, x=x, raw=1)
-                self._emit(self._store_candidate(store))
+                self._emit(self._instructions.store_as_is(store))
                 offset += x * tile
-
-    def _load_numbers(self, memory: Memory, limit: int) -> _Candidate:
-        rng = self._rng
-        widen = int(memory is Memory.ACCUMULATOR and rng.random() < 0.5)
-        form = Load(memory=memory, widen=widen)
-        tile_bytes = dram_tile_bytes(form, self._config)
-        most = len(self._segments[Segment.INPUT]) // tile_bytes
-        limit = min(limit, self._depths[memory], most)
-        block = draw_block(rng, limit, padded=memory in PADDED_MEMORIES)
-        segment, region = self._draw_source(memory, block.x * tile_bytes)
-        rows = draw_rows(
-            rng,
-            block,
-            tile_bytes=tile_bytes,
-            alignment=row_alignment(form, self._config),
-            region=region,
-        )
-        flips = memory in (Memory.INPUT, Memory.WEIGHT) or widen
-        load = dataclasses.replace(
-            form,
-            segment=segment,
-            scratchpad=self._place(memory, block.num_tiles),
-            **dataclasses.asdict(block),
-            pad_value=pick(rng, 0, 1, 127, -128, int(rng.integers(-128, 128))),
-            zero_point=widen * pick(rng, 0, 128, -256, int(rng.integers(-256, 256))),
-            flip=int(flips and rng.random() < 0.4),
-        )
-        return self._load_candidate(load, block, rows)
-
-    def _load_uops(self, limit: int, *, for_gemm: bool) -> _Candidate | None:
-        rng = self._rng
-        block = draw_block(rng, min(limit, 32, self._depths[Memory.UOP]))
-        count = block.num_tiles
-        sources = self._known_run(Memory.INPUT if for_gemm else Memory.ACCUMULATOR)
-        width = draw_size(rng, 16)
-        start = self._place(Memory.ACCUMULATOR, width)
-        dst = start, start + width
-        if not for_gemm and rng.random() < 0.8:
-            dst = sources
-        columns = {
-            "dst": draw_column(rng, count, dst),
-            "src": draw_column(rng, count, sources),
-            "weight": draw_column(rng, count, self._known_run(Memory.WEIGHT)),
-            "first": (rng.random(count) < rng.choice([0.0, 0.5, 1.0])).astype(np.int64),
-        }
-        if not for_gemm:
-            columns["weight"] = rng.integers(0, MAX_INDEX, count)
-        rows = self._tables.add(columns, block, rng)
-        load = Load(
-            memory=Memory.UOP,
-            segment=Segment.CONSTANTS,
-            scratchpad=self._place(Memory.UOP, count),
-            **dataclasses.asdict(block),
-        )
-        candidate = self._load_candidate(load, block, rows)
-        (access,) = candidate.accesses
-
-        def effect() -> None:
-            candidate.effect()
-            for name, column in columns.items():
-                self._uops[name][access.units] = column
-            self._for_gemm[access.units] = for_gemm
-
-        return dataclasses.replace(candidate, effect=effect)
-
-    def _load_candidate(self, load: Load, block: Block, rows: Rows) -> _Candidate:
-        """Return the load with its rows, what it accesses, and its effect."""
-        memory, segment = Memory(load.memory), Segment(load.segment)
-        load = _with_rows(load, rows)
-        written = load.scratchpad + np.arange(block.num_tiles)
-        accesses = [Access(memory.name, written, writes=True)]
-        if segment in WRITTEN_SEGMENTS and block.x:
-            read = _dram_units(load, block.x * dram_tile_bytes(load, self._config))
-            accesses.append(Access(_dram(segment), read))
-
-        def effect() -> None:
-            self._known[memory][written] = True
-
-        return _Candidate(load, accesses, effect)
-
-    def _gemm(self, limit: int) -> _Candidate | None:
-        rng = self._rng
-        loops = self._draw_loops(limit, for_gemm=True)
-        places = (("dst", Memory.ACCUMULATOR), ("src", Memory.INPUT), ("weight", Memory.WEIGHT))
-        strides = {name: self._loop_strides(loops, name, memory) for name, memory in places}
-        if None in strides.values():
-            return None
-        gemm = Gemm(
-            **loops,
-            **{f"{n}_stride_{i}": s[i] for n, s in strides.items() if s for i in range(3)},
-            overwrite=int(rng.random() < 0.7),
-            reduce_mask=int(rng.integers(8)),
-        )
-        uops = self._uop_columns(loops)
-        dst, src, weight, overwrites = gemm_steps(gemm, uops)
-        dst, src, weight = dst % MAX_INDEX, src % MAX_INDEX, weight % MAX_INDEX
-        operands = self._known[Memory.INPUT][src].all() and self._known[Memory.WEIGHT][weight].all()
-
-        def effect() -> None:
-            known = self._known[Memory.ACCUMULATOR]
-            known[dst[overwrites]] = True
-            known[dst] &= operands
-
-        accesses = [
-            units(Memory.ACCUMULATOR.name, dst, writes=True),
-            units(Memory.INPUT.name, src),
-            units(Memory.WEIGHT.name, weight),
-            self._uop_access(loops),
-        ]
-        return _Candidate(gemm, accesses, effect)
-
-    def _alu(self, limit: int) -> _Candidate | None:
-        rng = self._rng
-        loops = self._draw_loops(limit, for_gemm=rng.random() < 0.2)
-        op = AluOp(pick(rng, *AluOp, AluOp.SHR, AluOp.SHR))
-        use_immediate = op is AluOp.MAC or rng.random() < 0.5
-        reads_tile = op is AluOp.MAC or not use_immediate
-        dst_strides = self._loop_strides(loops, "dst", Memory.ACCUMULATOR)
-        src_strides = self._loop_strides(loops, "src", Memory.ACCUMULATOR)
-        if not reads_tile and rng.random() < 0.5:
-            src_strides = rng.integers(0, MAX_INDEX, 3).tolist()
-        if dst_strides is None or src_strides is None:
-            return None
-        wide = int(rng.integers(-(1 << 24), 1 << 24))
-        small = int(rng.integers(-40, 70))
-        alu = Alu(
-            **loops,
-            **{f"dst_stride_{i}": dst_strides[i] for i in range(3)},
-            **{f"src_stride_{i}": src_strides[i] for i in range(3)},
-            op=op,
-            immediate=pick(rng, wide, small, -1, (1 << 24) - 1, -(1 << 24)),
-            use_immediate=int(use_immediate),
-            rounding=pick(rng, *Rounding) if op is AluOp.SHR else 0,
-        )
-        if op is AluOp.SHR and rng.random() < 0.8:
-            amount = pick(rng, small, *TIE_SHIFTS, *(31, 32, 33, -31, -32))
-            alu = dataclasses.replace(alu, immediate=amount)
-        dst, src = alu_steps(alu, self._uop_columns(loops))
-        dst, src = dst % MAX_INDEX, src % MAX_INDEX
-        known = self._known[Memory.ACCUMULATOR]
-        accesses = [units(Memory.ACCUMULATOR.name, dst, writes=True), self._uop_access(loops)]
-        if reads_tile:
-            accesses.append(units(Memory.ACCUMULATOR.name, src))
-
-        def effect() -> None:
-            sources = known[src].all() if reads_tile else True
-            known[dst] = sources and (op is AluOp.MOV or known[dst].all())
-
-        return _Candidate(alu, accesses, effect)
-
-    def _store(self, window: tuple[int, int], limit: int = 1) -> _Candidate | None:
-        """Return a STORE of accumulators in the window, or None where they are not known."""
-        rng = self._rng
-        begin, end = window
-        if not self._known[Memory.ACCUMULATOR][begin:end].all():
-            return None
-        form = Store(
-            segment=WRITTEN_SEGMENTS[rng.integers(2)],
-            raw=int(rng.random() < 0.25),
-            early=int(rng.random() < 0.4),
-            round_away=int(rng.random() < 0.4),
-        )
-        tile_bytes = dram_tile_bytes(form, self._config)
-        size = len(self._segments[Segment(form.segment)])
-        block = draw_block(rng, min(limit, end - begin, size // tile_bytes))
-        base = int(rng.integers(begin, end - block.x + 1))
-        (row,) = draw_strides(
-            rng, (block.z * block.y,), (block.x,), down=base - begin, up=end - block.x - base
-        )
-        low, high = np.sort(rng.integers(-256, 256, 2)).tolist()
-        low, high = [(-128, 127), (0, 255), (low, high)][rng.integers(3)]
-        store = dataclasses.replace(
-            form,
-            accumulator=base,
-            accumulator_row=row % MAX_INDEX,
-            x=block.x,
-            y=block.y,
-            z=block.z,
-            zero_point=pick(rng, 0, -128, int(rng.integers(-256, 256))),
-            low=low,
-            high=high,
-        )
-        rows = draw_rows(
-            rng,
-            block,
-            tile_bytes=tile_bytes,
-            alignment=row_alignment(store, self._config),
-            region=(0, size),
-        )
-        return self._store_candidate(self._with_parameters(_with_rows(store, rows)))
-
-    def _store_candidate(self, store: Store) -> _Candidate:
-        row_bytes = store.x * dram_tile_bytes(store, self._config)
-        z, y, x = np.ogrid[: store.z, : store.y, : store.x]
-        tiles = store.accumulator + (z * store.y + y) * store.accumulator_row + x
-        accesses = [
-            units(Memory.ACCUMULATOR.name, tiles % MAX_INDEX),
-            Access(_dram(Segment(store.segment)), _dram_units(store, row_bytes), writes=True),
-        ]
-        if not store.raw:
-            period = 1 << store.log2_parameter_period
-            parameter = store.parameter + x % period + store.parameter_step * period * z
-            accesses.append(units(Memory.PARAMETER.name, parameter))
-        return _Candidate(store, accesses, _nothing)
-
-    def _with_parameters(self, store: Store) -> Store:
-        """Choose parameter rows among the known ones."""
-        rng = self._rng
-        begin, end = self._known_run(Memory.PARAMETER)
-        log2_period, step = int(rng.integers(8)), int(rng.integers(2))
-        span = min(store.x, 1 << log2_period) + (step << log2_period) * (store.z - 1)
-        if span > end - begin:
-            log2_period, step, span = 0, 0, 1
-        return dataclasses.replace(
-            store,
-            parameter=int(rng.integers(begin, end - span + 1)),
-            parameter_step=step,
-            log2_parameter_period=log2_period,
-        )
-
-    def _draw_source(self, memory: Memory, row_bytes: int) -> tuple[Segment, tuple[int, int]]:
-        """Return a segment, and bytes of it with room for a row, to load `memory` from."""
-        rng = self._rng
-        prepared = {
-            Memory.ACCUMULATOR: words_region(self._config),
-            Memory.PARAMETER: parameters_region(self._config),
-        }
-        segment = Segment(int(rng.choice(list(Segment), p=[0.1, 0.25, 0.2, 0.3, 0.15])))
-        if memory in prepared and rng.random() < 0.6:
-            return Segment.CONSTANTS, prepared[memory]
-        if segment is Segment.CODE:
-            size = len(self._ordering) * INSTRUCTION_BYTES
-        else:
-            size = len(self._segments[segment])
-        if row_bytes > size:
-            segment, size = Segment.INPUT, len(self._segments[Segment.INPUT])
-        return segment, (0, size)
-
-    def _place(self, memory: Memory, count: int) -> int:
-        """Return where `count` tiles go: mostly where others are, so that runs are long."""
-        rng = self._rng
-        highest = self._depths[memory] - count
-        if self._style is Style.LIGHT or rng.random() < 0.15:
-            return int(rng.integers(0, highest + 1))
-        arena = self._depths[memory] // 2 * int(rng.integers(2))
-        return min(arena + int(rng.integers(0, 48)), highest)
-
-    def _known_run(self, memory: Memory) -> tuple[int, int]:
-        """Return a run [begin, end) of known tiles; any single tile where none is known."""
-        return self._draw_run(self._known[memory]) or (0, 1)
-
-    def _draw_run(self, chosen: NDArray[np.bool_]) -> tuple[int, int] | None:
-        tiles = np.flatnonzero(chosen)
-        if not tiles.size:
-            return None
-        tile = int(self._rng.choice(tiles))
-        return run_around(chosen, tile, tile)
-
-    def _draw_loops(self, limit: int, *, for_gemm: bool) -> dict[str, int]:
-        """Return uop range and extents of at most `limit` steps; the uops are known."""
-        rng = self._rng
-        known = self._known[Memory.UOP]
-        suited = known & (self._for_gemm == for_gemm)
-        begin, end = self._draw_run(suited) or self._known_run(Memory.UOP)
-        count = draw_size(rng, min(end - begin, 16, limit))
-        first = int(rng.integers(begin, end - count + 1))
-        block = draw_block(rng, limit // count)
-        extents = rng.permutation([block.x, block.y, block.z]).tolist()
-        loops = {f"extent_{i}": extents[i] for i in range(3)}
-        return {"uop_begin": first, "uop_count": count, **loops}
-
-    def _uop_columns(self, loops: dict[str, int]) -> dict[str, Int64]:
-        begin, count = loops["uop_begin"], loops["uop_count"]
-        return {name: column[begin : begin + count] for name, column in self._uops.items()}
-
-    def _uop_access(self, loops: dict[str, int]) -> Access:
-        return units(Memory.UOP.name, loops["uop_begin"] + np.arange(loops["uop_count"]))
-
-    def _loop_strides(
-        self, loops: dict[str, int], operand: str, memory: Memory
-    ) -> list[int] | None:
-        """Return strides (modulo 2^16) that keep one operand inside a run of known tiles.
-
-        None when a uop is past the memory's depth.
-        """
-        column = self._uop_columns(loops)[operand]
-        low, high = int(column.min()), int(column.max())
-        if high >= self._depths[memory]:
-            return None
-        begin, end = run_around(self._known[memory], low, high)
-        inner = loops["extent_2"]
-        strides = draw_strides(
-            self._rng,
-            [loops[f"extent_{i}"] for i in range(3)],
-            (inner * loops["extent_1"], inner, 1),
-            down=low - begin,
-            up=end - 1 - high,
-            zero=0.4 if operand == "dst" else 0.15,
-        )
-        return [stride % MAX_INDEX for stride in strides]
-
-
-def _dram(segment: Segment) -> str:
-    return f"{segment.name} segment"
-
-
-def _with_rows(instruction: _Moved, rows: Rows) -> _Moved:
-    return dataclasses.replace(
-        instruction,
-        offset=rows.offset,
-        y_stride=rows.y_stride % ADDRESS_SPAN,
-        z_stride=rows.z_stride % ADDRESS_SPAN,
-    )
-
-
-def _dram_units(instruction: Load | Store, row_bytes: int) -> Int64:
-    """Return the pieces of its segment that the instruction's rows touch."""
-    z, y = np.ogrid[: instruction.z, : instruction.y]
-    starts = instruction.offset + z * instruction.z_stride + y * instruction.y_stride
-    pieces = np.arange(row_bytes // DRAM_UNIT_BYTES)
-    first = starts.reshape(-1, 1) % ADDRESS_SPAN // DRAM_UNIT_BYTES
-    return np.unique(first + pieces)
-
-
-def _nothing() -> None:
-    """Change nothing that the generator tracks."""
