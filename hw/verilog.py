@@ -16,6 +16,8 @@ GEMM_WRITE_STAGE = 6
 """Cycles from the issue of a GEMM uop to its accumulator write."""
 ALU_WRITE_STAGE = 10
 """Cycles from the issue of the last slice of an ALU uop to its accumulator write."""
+STORE_PIPELINE_BEATS = 32
+"""Write buffer for the beats between STORE's request and their arrival in the buffer."""
 
 
 def package(config: Config) -> str:
@@ -52,6 +54,14 @@ def package(config: Config) -> str:
     return "\n".join(lines)
 
 
+def write_buffer_beats(config: Config) -> int:
+    """Beats that the store engine buffers: what is on its way through the output stage, a burst
+    that fills while another leaves, and always a whole raw tile beside an unfinished burst."""
+    tile = -(-config.accumulator_tile_bytes // config.axi_bytes)
+    beats = max(2 * config.axi_burst_beats + STORE_PIPELINE_BEATS, config.axi_burst_beats + tile)
+    return 1 << (beats - 1).bit_length()
+
+
 def _sizes(config: Config) -> dict[str, int]:
     sizes = {
         key.upper(): value
@@ -69,6 +79,7 @@ def _sizes(config: Config) -> dict[str, int]:
         "COMPUTE_READ_STAGE": COMPUTE_READ_STAGE,
         "GEMM_WRITE_STAGE": GEMM_WRITE_STAGE,
         "ALU_WRITE_STAGE": ALU_WRITE_STAGE,
+        "WRITE_BUFFER_BEATS": write_buffer_beats(config),
         "ISA_VERSION": isa.VERSION,
         "NUM_SEGMENTS": isa.NUM_SEGMENTS,
         "INSTRUCTION_BITS": isa.INSTRUCTION_BITS,
