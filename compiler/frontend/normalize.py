@@ -2,6 +2,7 @@
 
 from tilewright.compiler.frontend.builder import GraphBuilder
 from tilewright.compiler.frontend.onnx_node import OnnxNode, constant_input
+from tilewright.compiler.ir.operators import REDUCTIONS
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.attributes import get_int, get_ints, get_str
 from tilewright.runtime.program import Attribute
@@ -15,10 +16,7 @@ ARGUMENTS: dict[str, dict[int, str]] = {
     "Split": {1: "split"},
     "Squeeze": {1: "axes"},
     "Unsqueeze": {1: "axes"},
-    **{
-        name: {1: "axes"}
-        for name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceL2")
-    },
+    **{name: {1: "axes"} for name in REDUCTIONS},
 }
 """Inputs that become attributes; the model has to give them as constants."""
 
@@ -100,10 +98,12 @@ def pad_attributes(b: GraphBuilder, node: OnnxNode) -> dict[str, Attribute]:
     given = arguments(b, node)
     rank = len(b.type(node.inputs[0]).shape)
     pads, axes = get_ints(given, "pads"), get_ints(given, "axes", tuple(range(rank)))
+    mode, value = get_str(given, "mode", "constant"), given.get("value", 0)
+    if mode not in {"constant", "edge", "reflect"}:
+        raise ModelError(f"{node}: mode={mode} is not supported; constant, edge and reflect are")
     full = [0] * (2 * rank)
     for i, axis in enumerate(axes):
         full[axis % rank], full[rank + axis % rank] = pads[i], pads[len(axes) + i]
-    mode, value = get_str(given, "mode", "constant"), given.get("value", 0)
     return {"pads": tuple(full), "mode": mode, "value": value}
 
 

@@ -20,8 +20,10 @@ from tilewright.compiler.frontend.onnx_node import (
     quantization_of,
     stored_dtype,
 )
+from tilewright.compiler.ir.operators import REDUCTIONS
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.attributes import get_int, get_ints
+from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import Array, TensorType
 
 Rule = Callable[[GraphBuilder, OnnxNode], None]
@@ -182,6 +184,19 @@ def split(b: GraphBuilder, node: OnnxNode) -> None:
     _emit(b, node, node.inputs[:1], split_attributes(b, node))
 
 
+def reduce(b: GraphBuilder, node: OnnxNode) -> None:
+    """Reductions: no axes means all of them, or with noop_with_empty_axes none."""
+    attributes = arguments(b, node)
+    noop = get_int(attributes, "noop_with_empty_axes", 0)
+    axes = get_ints(attributes, "axes", ())
+    if not axes and noop:
+        raise ModelError(f"{node}: noop_with_empty_axes=1 without axes; leave the node out")
+    kept: dict[str, Attribute] = {"keepdims": get_int(attributes, "keepdims", 1)}
+    if axes:
+        kept["axes"] = axes
+    _emit(b, node, node.inputs[:1], kept)
+
+
 def softmax(b: GraphBuilder, node: OnnxNode) -> None:
     """Softmax and LogSoftmax; before opset 13 over all axes from `axis` on."""
     rank = len(b.type(node.inputs[0]).shape)
@@ -230,6 +245,7 @@ def _with_zero_point(
 
 
 RULES: dict[str, Rule] = {
+    **dict.fromkeys(REDUCTIONS, reduce),
     "AveragePool": pool,
     "Cast": cast,
     "Clip": clip,

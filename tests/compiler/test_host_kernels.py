@@ -60,6 +60,8 @@ WITH_CONSTANTS = [
     ("ReduceProd", X, [], {"axes": [2]}),
     ("ReduceL2", X, [], {"axes": [2]}),
     ("ReduceSum", X, [ints(0, 2)], {"keepdims": 0}),
+    ("ReduceSum", X, [ints()], {}),
+    ("Shape", X, [], {"start": 1, "end": -1}),
     ("Cast", X, [], {"to": 6}),
     ("LayerNormalization", X, [X[0, 0], X[0, 1]], {"axis": -1}),
     ("BatchNormalization", X, [X[0, :, 0], X[0, :, 1], X[0, :, 2], POSITIVE[0, :, 3]], {}),

@@ -182,3 +182,11 @@ def test_a_node_with_too_few_inputs_is_named(model_file) -> None:
     assert message(path) == (
         f"{path}: node 'conv': QLinearConv: 1 inputs and 1 outputs are too few"
     )
+
+
+def test_a_padding_mode_without_kernel_is_named(model_file) -> None:
+    node = helper.make_node("Pad", ["x", "pads"], ["y"], name="pad", mode="wrap")
+    path = model_file([node], FLOAT, RESULT, {"pads": np.zeros(4, np.int64)}, opset=19)
+    assert message(path) == (
+        f"{path}: node 'pad': Pad: mode=wrap is not supported; constant, edge and reflect are"
+    )
