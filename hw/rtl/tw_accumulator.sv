@@ -1,13 +1,13 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Accumulator scratchpad: banks by the top address bits, each with one read and one write port.
 // Ports: compute reads in the cycle it says (data one cycle later) and writes, both always
 // granted; STORE's read is requested STORE_DELAY cycles ahead (data STORE_DELAY + 1 cycles after
 // the request), and tw_compute gives way to it when it issues; LOAD's write is refused
 // (`load_ready` = 0) while compute writes the same bank.
 // Throughput: one read and one write a cycle and bank.
-module tw_accumulator
-  import tw_pkg::*;
-(
+module tw_accumulator (
     input  wire                                clk,
     input  wire                                rst,
     // Compute

@@ -1,10 +1,10 @@
 `default_nettype none
+import tw_pkg::*;
+
 // The ALU pipeline behind tw_alu_issue: one slot (slice of `ALU_LANES` elements) a cycle.
 // Latency: a slot taken in cycle t reads its accumulator in t + 3 (when it reads) and, if it is
 // the last of its uop, writes it in t + 10.  Throughput: one slot a cycle.  No backpressure.
-module tw_alu
-  import tw_pkg::*;
-(
+module tw_alu (
     input  wire                                clk,
     input  wire                                rst,
     // Slot

@@ -1,13 +1,13 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Splits an ALU uop into slots, one slice of `ALU_LANES` elements each, and holds back a slot
 // that would read an accumulator still on its way through the ALU.
 // A uop is one pass over its slices, or two when its second operand is a tile and its dst is not
 // the running one: the first pass then fetches dst.  The running dst is that of the uop before
 // in the same instruction, for the operators that need it in the last stage only.
 // Latency: 0.  Throughput: one slot a cycle.  Backpressure: `allow`, for slots that read.
-module tw_alu_issue
-  import tw_pkg::*;
-(
+module tw_alu_issue (
     input  wire        clk,
     input  wire        rst,
     input  wire        s_valid,

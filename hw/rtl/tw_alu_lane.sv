@@ -1,11 +1,11 @@
 `default_nettype none
+import tw_pkg::*;
+
 // One 32-bit lane of the ALU: v = a, or the low 18 bits of a times the low 25 of b, or a shifted
 // by b; then acc or v or 0, combined with v or the immediate.
 // Latency: 4 (a, b in t, result to be registered in t + 4).  Throughput: one a cycle; no
 // backpressure.  Stage k moves when `valid[k]` is set; controls belong to the stage they enter.
-module tw_alu_lane
-  import tw_pkg::*;
-(
+module tw_alu_lane (
     input  wire        clk,
     input  wire [ 2:0] valid,
     input  wire [31:0] a,
@@ -24,8 +24,8 @@ module tw_alu_lane
     input  wire        maximum,
     output wire [31:0] result
 );
-  localparam [5:0] RIGHT_MOST = 6'd33;  // further shifts give the same: the sign, no rounding up
-  localparam [5:0] LEFT_MOST = 6'd32;
+  localparam [5:0] RIGHT_MOST = 6'd33;  // further shifts give the same
+  localparam [5:0] LEFT_MOST = 6'd31;  // beside the one of every left shift: nothing is left
 
   reg signed [31:0] product_q;
   reg signed [31:0] operand_q;
@@ -40,12 +40,14 @@ module tw_alu_lane
 
   wire signed [17:0] factor_a = a[17:0];
   wire signed [24:0] factor_b = b[24:0];
-  wire [5:0] right_amount = |b[30:6] || b[5:0] > RIGHT_MOST ? RIGHT_MOST : b[5:0];
-  wire [5:0] left_amount = &b[30:5] ? 6'd0 - b[5:0] : LEFT_MOST;
+  wire right_far = |b[30:6] || (b[5] && |b[4:1]);
+  wire [5:0] right_amount = right_far ? RIGHT_MOST : b[5:0];
+  wire [5:0] left_amount = &b[30:5] ? {1'b0, ~b[4:0]} : LEFT_MOST;  // -b - 1
 
   wire [5:0] coarse = {amount_1_q[5:3], 3'd0};
   wire [32:0] coarse_dropped = ~({33{1'b1}} << coarse);
   wire signed [32:0] value_1 = {multiply ? product_q : operand_q, 1'b0};
+  wire signed [32:0] value_left = {value_1[31:0], 1'b0};
   wire [32:0] fine_dropped = ~({33{1'b1}} << fine_2_q);
   wire sticky = sticky_2_q || (!left_2_q && |(value_2_q & fine_dropped));
   wire signed [32:0] fine_right = value_2_q >>> fine_2_q;
@@ -64,7 +66,7 @@ module tw_alu_lane
     if (valid[1]) begin
       left_2_q <= left_1_q;
       fine_2_q <= amount_1_q[2:0];
-      value_2_q <= left_1_q ? value_1 << coarse : value_1 >>> coarse;
+      value_2_q <= left_1_q ? value_left << coarse : value_1 >>> coarse;
       sticky_2_q <= !left_1_q && |(value_1 & coarse_dropped);
     end
     if (valid[2]) begin

@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 // The compute engine: runs GEMM, ALU and FINISH in order, with its uop, input and weight memories.
 // Latency: an instruction taken in cycle t issues its first uop in t + 3 at the earliest.
 // Throughput: one GEMM uop or ALU slice a cycle, no bubble between instructions of one kind; from
 // GEMM to ALU and back the first issue waits for the other's pipeline.  Backpressure: an issue
 // gives way to STORE's read request of the same bank in the same cycle.
-module tw_compute
-  import tw_pkg::*;
-(
+module tw_compute (
     input  wire                                clk,
     input  wire                                rst,
     input  wire                                s_valid,
@@ -162,7 +162,7 @@ module tw_compute
       push_next <= 1'b0;
     end
   end
-  assign active = sequencer_active || finish_q || gemm_active || alu_active || retire;
+  assign active = sequencer_active || finish_q || gemm_active || alu_active;
   assign wait_conflict = uop_valid && !gemm_issue && !slot_valid;
   assign busy = (sequencer_active || finish_q) && !wait_conflict;
   assign wait_memory = 1'b0;

@@ -1,4 +1,6 @@
 `default_nettype none
+import tw_pkg::*;
+
 /* verilator lint_off BLKSEQ */  // temporaries of a clocked block
 // Two output channels of the GEMM core: for every batch row, the dot products of its input
 // with two weight rows.  Both products of an input share one 25 x 18 multiplier: with
@@ -6,9 +8,7 @@
 // which the low half's sign bit gives back; exact for all int8 operands.
 // Latency: 4 (operands in t, sums in t + 4).  Throughput: one pair of rows a cycle, no
 // backpressure.  Stage k moves when `valid[k]` is set.
-module tw_dot_pair
-  import tw_pkg::*;
-#(
+module tw_dot_pair #(
     parameter integer SUM_W = 16
 ) (
     input  wire                        clk,

@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 /* verilator lint_off BLKSEQ */  // temporaries of a clocked block
 // The GEMM core: acc[dst] += input * weight^T (or = when `overwrite`), one tile product a cycle.
 // Latency: a uop taken in cycle t reads its operand memories in t (data is due in t + 1), its
 // accumulator in t + 3 and writes it in t + 6.  Throughput: one uop a cycle, whatever dst: an
 // accumulator still on its way is forwarded.  No backpressure: what was taken is never held.
-module tw_gemm
-  import tw_pkg::*;
-(
+module tw_gemm (
     input  wire                                clk,
     input  wire                                rst,
     // Uop

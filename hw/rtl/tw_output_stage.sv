@@ -1,10 +1,10 @@
 `default_nettype none
+import tw_pkg::*;
+
 // The output stage: requantizes slices of `OUTPUT_LANES` elements of an accumulator tile, or
 // passes them as they are (`raw`).
 // Latency: 10 (slice in t, result from t + 10).  Throughput: one slice a cycle; no backpressure.
-module tw_output_stage
-  import tw_pkg::*;
-#(
+module tw_output_stage #(
     parameter integer SLICES  = 1,  // of a tile
     parameter integer SLICE_W = 1   // bits of a slice index
 ) (

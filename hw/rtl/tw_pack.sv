@@ -1,14 +1,14 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Packs the slices of the output stage into AXI beats with strobes and cuts rows into bursts.
 // A slice wider than a beat is cut into pieces of a beat, one a cycle; narrower ones gather in
 // a beat until it is full or the row ends.  Bursts end with a row, a 4 KiB page or at
 // AXI_BURST_BEATS beats.
-// Latency: a slice in t gives its (first) beat in t + 3 and the burst with its last beat.
+// Latency: a slice in t gives its (first) beat in t + 2 and the burst with its last beat.
 // Throughput: one piece a cycle.  No backpressure: a slice of several pieces must be followed by
 // a pause of their number.
-module tw_pack
-  import tw_pkg::*;
-(
+module tw_pack (
     input  wire                       clk,
     input  wire                       rst,
     // Slice

@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 // Walks the loops of a GEMM or ALU instruction: reads its uops, adds the loop offsets and offers
 // one uop with its scratchpad indices a cycle.
 // Latency: an instruction taken in cycle t offers its first uop in t + 3.  Throughput: one uop a
 // cycle, without a bubble between uops, loop steps and instructions.  Backpressure: while the
 // offered uop is not taken, the next two wait behind it.
-module tw_sequencer
-  import tw_pkg::*;
-(
+module tw_sequencer (
     input  wire                        clk,
     input  wire                        rst,
     input  wire                        s_valid,

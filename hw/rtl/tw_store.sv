@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 // The store engine: reads accumulator tiles through the output stage and writes them to DRAM.
 // Latency: an instruction taken in cycle t requests its first accumulator read in t + 2 at the
 // earliest.  Throughput: a tile takes one cycle a slice of `OUTPUT_LANES` elements or one a beat,
 // whichever is more.  Backpressure: a tile is requested only when the write buffer has room for
 // all of it.
-module tw_store
-  import tw_pkg::*;
-(
+module tw_store (
     input  wire                                clk,
     input  wire                                rst,
     input  wire [          NUM_SEGMENTS*64-1:0] segment_base,
@@ -165,7 +165,7 @@ module tw_store
     pace_q <= go ? (raw ? PACE_W'(SLICES * WORD_PIECES - 1) : PACE_W'(SLICES * BYTE_PIECES - 1))
         : pace_q - PACE_W'(pace_q != 0);
     free_q <= free_q + FREE_W'(beat_freed) - (go ? need : 0);
-    in_flight_q <= in_flight_q + 12'(take) - 12'(retire);
+    in_flight_q <= in_flight_q + 12'(take) - 12'(response_done);
     late_q <= late_q + 12'(take && take_late) - 12'(response_done && response_tag[1]);
     retire <= response_done;
     push_previous <= (response_done && response_tag[1])

@@ -1,12 +1,12 @@
 `default_nettype none
+import tw_pkg::*;
+
 // AXI4 write master: sends bursts of buffered beats and reports their responses in order.
 // Latency: a burst given in cycle t shows AWVALID in t + 3 at the earliest and its first WVALID
 // one cycle after that.  Throughput: one beat a cycle, no bubble between bursts that are
 // launched in time.  Backpressure: none to the source, which must respect DEPTH; at most
 // AXI_OUTSTANDING bursts await their response.
-module tw_write
-  import tw_pkg::*;
-#(
+module tw_write #(
     parameter integer DEPTH = 64  // beats buffered
 ) (
     input  wire                         clk,
