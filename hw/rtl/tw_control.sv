@@ -152,23 +152,29 @@ module tw_control (
         run_next_q <= !soft_reset;
         failed_q <= 1'b0;
         cause_q <= ERROR_NONE;
+        engine_q <= ENGINE_FETCH;
+        index_q <= 32'd0;
         {done_q, error_q} <= 2'b00;
       end
-      CLEARING:
-      if (&clear_count_q) begin
-        state_q <= run_next_q ? RUNNING : STOPPED;
-        {done_q, error_q} <= {2{failed_q}};
+      CLEARING: begin
+        if (soft_reset) {run_next_q, failed_q} <= 2'b00;
+        if (&clear_count_q) begin
+          state_q <= run_next_q && !soft_reset ? RUNNING : STOPPED;
+          {done_q, error_q} <= {2{failed_q && !soft_reset}};
+        end
       end
       RUNNING:
       if (soft_reset || any_error) begin
         state_q <= HALTING;
         failed_q <= !soft_reset;
-        cause_q <= soft_reset ? ERROR_NONE : fetch_error_valid ? fetch_error_cause
-            : load_error_valid ? ERROR_READ_RESPONSE : ERROR_WRITE_RESPONSE;
-        engine_q <= fetch_error_valid ? ENGINE_FETCH : load_error_valid ? ENGINE_LOAD
-            : ENGINE_STORE;
-        index_q <= fetch_error_valid ? fetch_error_index : load_error_valid ? load_error_index
-            : store_error_index;
+        if (!soft_reset) begin
+          cause_q <= fetch_error_valid ? fetch_error_cause
+              : load_error_valid ? ERROR_READ_RESPONSE : ERROR_WRITE_RESPONSE;
+          engine_q <= fetch_error_valid ? ENGINE_FETCH : load_error_valid ? ENGINE_LOAD
+              : ENGINE_STORE;
+          index_q <= fetch_error_valid ? fetch_error_index
+              : load_error_valid ? load_error_index : store_error_index;
+        end
       end else if (finished) begin
         state_q <= STOPPED;
         done_q  <= 1'b1;
