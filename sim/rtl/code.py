@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.hw import isa
+from tilewright.hw import isa, verilog
 from tilewright.hw.config import Config
 from tilewright.hw.encoding import decode_word, disassemble
 from tilewright.hw.errors import SimulationError
@@ -65,7 +65,7 @@ class Code:
             isa.Load: -(-widest // self._config.axi_bytes) + 1,
             isa.Store: lanes,
             Gemm: 1,
-            Alu: 2 * -(-lanes // self._config.alu_lanes),
+            Alu: 2 * -(-lanes // self._config.alu_lanes) + verilog.ALU_WRITE_STAGE,
         }
         return sum(
             cycles * int(min(self._steps(word).max(initial=0), _MOST_STEPS))

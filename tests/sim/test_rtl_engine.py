@@ -29,7 +29,7 @@ SEGMENT_BYTES = 4096
 def segments_of(code: list[Instruction]) -> dict[Segment, np.ndarray]:
     rng = np.random.default_rng(0)
     return {
-        Segment.CODE: encode(code).reshape(-1),
+        Segment.CODE: encode(code).reshape(-1).copy(),
         Segment.CONSTANTS: np.zeros(SEGMENT_BYTES, np.uint8),
         Segment.WORKSPACE: np.zeros(SEGMENT_BYTES, np.uint8),
         Segment.INPUT: rng.integers(0, 256, SEGMENT_BYTES, dtype=np.uint8),
