@@ -4,8 +4,8 @@ The Verilator harness (`sim/rtl/memory_timing.h`), the co-simulation bench and t
 implement exactly what follows; `MemoryTiming` is the readable reference.
 
 - The memory's clock is 0 in the first cycle after the edge at which the machine accepts the
-  start bit (the cycle in which that register write is answered).  Credits, burst indices and so
-  jitter start anew there.
+  start bit: the one in which that register write is answered, a fixed time before cycle 0 of
+  the machine (docs/timing.md).  Credits, burst indices and so jitter start anew there.
 - Each direction accepts a burst in a cycle when fewer than `outstanding` of its bursts are in
   flight at the start of the cycle.  A burst is in flight from the cycle after its address was
   accepted to the cycle of its last read beat or of its write response.
