@@ -1,13 +1,12 @@
 `default_nettype none
 // Self-checking test bench: loads a program image, starts the accelerator over AXI4-Lite, serves
 // its AXI4 port from a memory with latency, and compares the output with the expected bytes.
-`timescale 1ns / 1ps
 module tw_bench;
   import tw_pkg::*;
   import tw_image_pkg::*;
 
   localparam integer LATENCY = 20;
-  localparam integer TIMEOUT_CYCLES = 100000;
+  localparam integer TIMEOUT_CYCLES = 20000;
 
   reg clk = 1'b0;
   reg rst = 1'b1;
@@ -125,7 +124,7 @@ module tw_bench;
       if (m_arvalid && !m_arready) begin
         m_arready <= 1'b1;
         read_address <= m_araddr;
-        read_beats <= m_arlen + 1;
+        read_beats <= {24'd0, m_arlen} + 1;
         read_wait <= LATENCY;
       end
     end else if (read_wait != 0) begin
@@ -175,45 +174,57 @@ module tw_bench;
     end
   end
 
-  task write_register(input [REGISTER_ADDRESS_W-1:0] address, input [31:0] value);
+  // The registers' side acts on falling edges, half a cycle away from what it reads.
+  reg address_taken;
+  reg data_taken;
+  task write_register(input [REGISTER_ADDRESS_W-1:0] address, input [31:0] data);
     begin
-      awaddr  <= address;
-      wdata   <= value;
-      awvalid <= 1'b1;
-      wvalid  <= 1'b1;
-      @(posedge clk);
+      awaddr  = address;
+      wdata   = data;
+      awvalid = 1'b1;
+      wvalid  = 1'b1;
       while (awvalid || wvalid) begin
-        if (awready) awvalid <= 1'b0;
-        if (wready) wvalid <= 1'b0;
-        @(posedge clk);
+        address_taken = awready;
+        data_taken = wready;
+        @(negedge clk);
+        if (address_taken) awvalid = 1'b0;
+        if (data_taken) wvalid = 1'b0;
       end
-      while (!bvalid) @(posedge clk);
+      while (!bvalid) @(negedge clk);
     end
   endtask
 
   reg [31:0] value;
   task read_register(input [REGISTER_ADDRESS_W-1:0] address);
     begin
-      araddr  <= address;
-      arvalid <= 1'b1;
-      @(posedge clk);
-      while (!arready) @(posedge clk);
-      arvalid <= 1'b0;
-      while (!rvalid) @(posedge clk);
+      araddr  = address;
+      arvalid = 1'b1;
+      while (!arready) @(negedge clk);
+      @(negedge clk);
+      arvalid = 1'b0;
+      while (!rvalid) @(negedge clk);
       value = rdata;
-      @(posedge clk);
+      @(negedge clk);
     end
   endtask
 
+  integer cycle = 0;
+  always @(posedge clk) begin
+    cycle <= cycle + 1;
+    if (cycle == TIMEOUT_CYCLES) begin
+      $display("FAIL: not done after %0d cycles", TIMEOUT_CYCLES);
+      $fatal;
+    end
+  end
+
   integer index;
-  integer polls;
   integer wrong;
   initial begin
     $readmemh("dram.hex", dram);
     $readmemh("expected.hex", expected);
-    repeat (10) @(posedge clk);
-    rst <= 1'b0;
-    repeat (4) @(posedge clk);
+    repeat (10) @(negedge clk);
+    rst = 1'b0;
+    repeat (4) @(negedge clk);
     read_register(REG_CONFIG_HASH);
     if (value != CONFIG_HASH[31:0]) begin
       $display("FAIL: config hash %h, expected %h", value, CONFIG_HASH[31:0]);
@@ -228,13 +239,9 @@ module tw_bench;
     write_register(REG_SIZE_OUTPUT, OUTPUT_BYTES);
     write_register(REG_CONTROL, 1);
     value = 0;
-    polls = 0;
-    while (!value[0] && polls < TIMEOUT_CYCLES) begin
-      read_register(REG_STATUS);
-      polls = polls + 1;
-    end
-    if (!value[0] || value[1]) begin
-      $display("FAIL: status %h after %0d polls", value, polls);
+    while (!value[0]) read_register(REG_STATUS);
+    if (value[1]) begin
+      $display("FAIL: the machine stopped with an error, status %h", value);
       $fatal;
     end
     wrong = 0;

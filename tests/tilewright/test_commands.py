@@ -1,6 +1,9 @@
 """The commands on the embedded model, with the functional engine where time does not matter."""
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -145,6 +148,22 @@ def test_generate_writes_sources_a_bench_and_its_makefile(run: Run, tmp_path: Pa
     listed = (tmp_path / "rtl" / "files.f").read_text().split()
     assert set(listed) == {name for name in names if name.endswith(".sv")}
     assert listed[0] == "tw_pkg.sv"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["wheel", "icarus"])
+@pytest.mark.parametrize("config", ["tiny", "batch=4,block_in=8,block_out=32"])
+def test_the_generated_bench_passes_where_it_lies(
+    run: Run, tmp_path: Path, simulator: str, config: str
+) -> None:
+    if simulator == "icarus" and shutil.which("iverilog") is None:
+        pytest.skip("iverilog is not installed; get it with: apt-get install iverilog")
+    run("generate", "--config", config, "--form", "verilog", "-o", tmp_path / "rtl")
+    make = ["make", "-C", tmp_path / "rtl", f"SIM={simulator}", f"PYTHON={sys.executable}"]
+    result = subprocess.run(make, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "PASS: " in result.stdout
+    assert "Warning" not in result.stdout + result.stderr
 
 
 def test_config_commands_agree(run: Run) -> None:
