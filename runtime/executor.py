@@ -225,7 +225,8 @@ def _listing(types: Mapping[str, TensorType]) -> str:
 
 
 def _unpacked(kind: TensorType, place: Placement, data: NDArray[np.uint8]) -> Array:
-    value = place.packing.unpack(data).reshape(kind.static_shape)
+    """Return a tensor's value in memory of its own: the next request reuses the segments."""
+    value = place.packing.unpack(data.copy()).reshape(kind.static_shape)
     return value if value.dtype == kind.dtype else value.view(kind.dtype)
 
 

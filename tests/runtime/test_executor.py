@@ -34,9 +34,10 @@ def test_every_tensor_is_kept_when_all_are_asked_for(two_layers: Program) -> Non
 
 def test_a_second_request_does_not_see_the_first(two_layers: Program) -> None:
     executor = Executor(two_layers, FunctionalEngine(two_layers.config))
-    executor.run({"x": X})
+    first = executor.run({"x": X})
     again = executor.run({"x": np.zeros((1, 4), np.int8)})
     assert again.outputs["y"].tolist() == [[0, 0, 0, 0]]
+    assert first.outputs["y"].tolist() == (6 * np.roll(X, 1, axis=1)).tolist()
 
 
 def test_host_work_is_recorded_with_its_bytes(two_layers: Program) -> None:
