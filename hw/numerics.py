@@ -15,6 +15,7 @@ Int64 = NDArray[np.int64]
 
 MULTIPLIER_BITS = 24
 MAX_SHIFT = 63
+ADD_MULTIPLIER_BITS = 22
 
 
 def wrap_int32(x: ArrayLike) -> Int64:
@@ -107,3 +108,28 @@ def multipliers_of_ratios(ratios: Sequence[float]) -> tuple[Int64, Int64]:
     """Return int64 arrays (multiplier, shift), one a ratio; errors as `multiplier_of_ratio`."""
     pairs = [multiplier_of_ratio(ratio) for ratio in ratios]
     return np.array([m for m, _ in pairs], np.int64), np.array([s for _, s in pairs], np.int64)
+
+
+def add_multipliers(a_scale: float, b_scale: float, y_scale: float) -> tuple[int, int, int]:
+    """Return (ma, mb, k) of a quantized Add: round((a · ma + b · mb) / 2^k) steps of y_scale.
+
+    ma and mb are a_scale/y_scale · 2^k and b_scale/y_scale · 2^k rounded half to even, k the
+    largest of 0 to 63 at which both are below 2^22: two 8-bit operands less their zero points
+    then sum to less than 2^31.
+
+    Raises:
+        CompileError: a scale ratio that is not finite, not positive, or at least 2^22.
+    """
+    ratios = float(a_scale) / float(y_scale), float(b_scale) / float(y_scale)
+    largest = max(ratios)
+    if not (np.isfinite(largest) and min(ratios) > 0 and largest < 1 << ADD_MULTIPLIER_BITS):
+        raise CompileError(
+            f"add: scale ratios {ratios} are not in (0, 2^{ADD_MULTIPLIER_BITS}); check the scales"
+        )
+    shift = min(ADD_MULTIPLIER_BITS - int(np.frexp(largest)[1]), MAX_SHIFT)
+    if np.rint(np.ldexp(largest, shift)) == 1 << ADD_MULTIPLIER_BITS:
+        shift -= 1
+    if shift < 0:
+        raise CompileError(f"add: scale ratio {largest} rounds to 2^{ADD_MULTIPLIER_BITS}")
+    first, second = (int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios)
+    return first, second, shift
