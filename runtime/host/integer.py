@@ -30,13 +30,18 @@ from tilewright.runtime.host.quantize import along_axis, dequantize, quantize
 from tilewright.runtime.tensor import Array, Quantization, TensorType
 
 
-def _quantization(kind: TensorType, what: str) -> Quantization:
+def quantization_of(kind: TensorType, what: str) -> Quantization:
+    """Return a quantization that must be there.
+
+    Raises:
+        ModelError: the tensor, named by `what`, has no scale.
+    """
     if kind.quantization is None:
         raise ModelError(f"{what} {kind} has no scale; only quantized models run")
     return kind.quantization
 
 
-def _centred(x: Numbers, kind: TensorType) -> NDArray[np.float64]:
+def centred(x: Numbers, kind: TensorType) -> NDArray[np.float64]:
     """Return x minus its zero points, exact in float64."""
     q = kind.quantization
     if q is None:
@@ -44,7 +49,8 @@ def _centred(x: Numbers, kind: TensorType) -> NDArray[np.float64]:
     return x.astype(np.float64) - along_axis(q.zero_point, q.axis, x.ndim, "float64")
 
 
-def _clamp(attributes: Attributes, dtype: str) -> tuple[int, int]:
+def clamp_bounds(attributes: Attributes, dtype: str) -> tuple[int, int]:
+    """Return low and high, by default the range of the element type."""
     info = np.iinfo(np.dtype(dtype))
     return get_int(attributes, "low", int(info.min)), get_int(attributes, "high", int(info.max))
 
@@ -65,14 +71,14 @@ def _finish(
     if y.dtype == "int32":
         return wrap_int32(accumulator + added).astype(np.int32)
     x_q, w_q, y_q = (
-        _quantization(x, "input"),
-        _quantization(w, "weight"),
-        _quantization(y, "output"),
+        quantization_of(x, "input"),
+        quantization_of(w, "weight"),
+        quantization_of(y, "output"),
     )
     ratios = [scale_ratio(x_q.scale[0], s, y_q.scale[0]) for s in w_q.scale]
     multiplier, shift = multipliers_of_ratios(ratios)
     axis = None if w_q.axis is None else channel_axis
-    low, high = _clamp(attributes, y.dtype)
+    low, high = clamp_bounds(attributes, y.dtype)
     return requantize(
         accumulator,
         added,
@@ -119,7 +125,7 @@ def _conv(
     if x.dtype.startswith("float"):
         raise ModelError("Conv on floats: the model is not quantized")
     sums = convolve(
-        _centred(required(inputs, 0), x), _centred(required(inputs, 1), w), attributes
+        centred(required(inputs, 0), x), centred(required(inputs, 1), w), attributes
     ).astype(np.float64)
     bias = inputs[2] if len(inputs) > 2 else None
     return [_finish(sums, bias, (x, w, out[0]), attributes, 1)]
@@ -131,7 +137,7 @@ def _matmul(
     x, w = typed(kinds, 0), typed(kinds, 1)
     if x.dtype.startswith("float"):
         return [np.matmul(required(inputs, 0), required(inputs, 1))]
-    sums = np.matmul(_centred(required(inputs, 0), x), _centred(required(inputs, 1), w))
+    sums = np.matmul(centred(required(inputs, 0), x), centred(required(inputs, 1), w))
     bias = inputs[2] if len(inputs) > 2 else None
     return [_finish(sums, bias, (x, w, out[0]), attributes, sums.ndim - 1)]
 
@@ -143,19 +149,19 @@ def _average_pool(
     kernel = get_ints(attributes, "kernel_shape")
     axes = tuple(range(-len(kernel), 0))
     real = kind.dtype.startswith("float")
-    sums = windows(x if real else _centred(x, kind), kernel, attributes, 0.0).sum(axes)
+    sums = windows(x if real else centred(x, kind), kernel, attributes, 0.0).sum(axes)
     inside = np.full((1, 1, *x.shape[2:]), 1.0)
     fill = float(get_int(attributes, "count_include_pad", 0))
     counts = windows(inside, kernel, attributes, fill).sum(axes)
     if real:
         return [(sums / counts.astype(x.dtype)).astype(x.dtype)]
-    x_q, y_q = _quantization(kind, "input"), _quantization(y, "output")
+    x_q, y_q = quantization_of(kind, "input"), quantization_of(y, "output")
     multiplier: Int64 = np.zeros(counts.shape, np.int64)
     shift: Int64 = np.zeros(counts.shape, np.int64)
     for count in np.unique(counts):
         at = counts == count
         multiplier[at], shift[at] = multiplier_of_ratio(x_q.scale[0] / (y_q.scale[0] * count))
-    low, high = _clamp(attributes, y.dtype)
+    low, high = clamp_bounds(attributes, y.dtype)
     stored = requantize(
         sums.astype(np.int64),
         0,
@@ -175,7 +181,7 @@ def _max_pool(
     fill = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     best = windows(x, kernel, attributes, fill).max(tuple(range(-len(kernel), 0)))
     if "low" in attributes or "high" in attributes:
-        best = np.clip(best, *_clamp(attributes, str(x.dtype)))
+        best = np.clip(best, *clamp_bounds(attributes, str(x.dtype)))
     return [best.astype(x.dtype)]
 
 
@@ -183,7 +189,7 @@ def _requantize(
     inputs: Inputs, attributes: Attributes, kinds: InputTypes, out: OutputTypes
 ) -> list[Array]:
     x, kind, y = required(inputs, 0), typed(kinds, 0), out[0]
-    low, high = _clamp(attributes, y.dtype)
+    low, high = clamp_bounds(attributes, y.dtype)
     if kind.quantization is None or y.quantization is None:
         return [np.clip(x.astype(np.int64), low, high).astype(y.dtype)]
     if kind.quantization.axis is not None or y.quantization.axis is not None:
