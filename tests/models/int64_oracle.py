@@ -73,18 +73,26 @@ class Oracle:
         for node in graph.node:
             a = {x.name: onnx.helper.get_attribute_value(x) for x in node.attribute}
             if node.op_type == "QuantizeLinear" and node.input[0] in self.tensors:
-                self.tensors[node.output[0]] = self._quantize(self.tensors[node.input[0]], node.input[1:])
+                self.tensors[node.output[0]] = self._quantize(
+                    self.tensors[node.input[0]], node.input[1:]
+                )
             elif node.op_type == "DequantizeLinear":
                 real[node.output[0]] = node.input[0]
             elif all(name in dequantize for name in node.input):
                 quantize = next(n for n in graph.node if n.input and n.input[0] == node.output[0])
                 operands = [dequantize[name] for name in node.input]
                 x, *rest = [
-                    (self._value(d.input[0]), self.constants[d.input[1]], self.constants[d.input[2]])
+                    (
+                        self._value(d.input[0]),
+                        self.constants[d.input[1]],
+                        self.constants[d.input[2]],
+                    )
                     for d in operands
                 ]
                 y_scale, y_zero = (self.constants[name] for name in quantize.input[1:3])
-                self.tensors[quantize.output[0]] = self._operator(node.op_type, a, x, rest, y_scale, y_zero)
+                self.tensors[quantize.output[0]] = self._operator(
+                    node.op_type, a, x, rest, y_scale, y_zero
+                )
             elif node.op_type == "QLinearConv":
                 v = [self._value(name) for name in node.input]
                 self.tensors[node.output[0]] = self._operator(
@@ -97,7 +105,9 @@ class Oracle:
                 )
             elif node.op_type == "QLinearAveragePool":
                 v = [self._value(name) for name in node.input]
-                self.tensors[node.output[0]] = self._operator("AveragePool", a, tuple(v[0:3]), [], v[3], v[4])
+                self.tensors[node.output[0]] = self._operator(
+                    "AveragePool", a, tuple(v[0:3]), [], v[3], v[4]
+                )
         final = graph.node[-1]
         scale, zero = self.constants[final.input[1]], self.constants[final.input[2]]
         stored = self.tensors[final.input[0]].astype(np.int32) - np.int32(zero)
@@ -108,7 +118,10 @@ class Oracle:
     def _value(self, name: str) -> Array:
         if name in self.constants:
             return self.constants[name]
-        flat = next((n for n in self.model.graph.node if n.op_type == "Flatten" and n.output[0] == name), None)
+        flat = next(
+            (n for n in self.model.graph.node if n.op_type == "Flatten" and n.output[0] == name),
+            None,
+        )
         if flat is not None and name not in self.tensors:
             x = self.tensors[flat.input[0]]
             self.tensors[name] = x.reshape(len(x), -1)
@@ -117,9 +130,13 @@ class Oracle:
     def _quantize(self, x: Array, names: list[str]) -> Array:
         scale, zero = (self.constants[name] for name in names)
         info = np.iinfo(zero.dtype)
-        return np.clip(np.rint(x / scale).astype(np.int64) + int(zero), info.min, info.max).astype(zero.dtype)
+        return np.clip(np.rint(x / scale).astype(np.int64) + int(zero), info.min, info.max).astype(
+            zero.dtype
+        )
 
-    def _operator(self, op: str, a: dict, x: tuple, rest: list, y_scale: Array, y_zero: Array) -> Array:
+    def _operator(
+        self, op: str, a: dict, x: tuple, rest: list, y_scale: Array, y_zero: Array
+    ) -> Array:
         value, scale, zero = x
         centred = value.astype(np.int64) - int(zero)
         f32 = np.float32
@@ -136,9 +153,13 @@ class Oracle:
         (w, w_scale, w_zero), (bias, *_) = rest
         if op == "Conv":
             shape = (-1,) + (1,) * (w.ndim - 1)
-            w64 = w.astype(np.int64) - np.asarray(w_zero, np.int64).reshape(shape if np.ndim(w_zero) else ())
+            w64 = w.astype(np.int64) - np.asarray(w_zero, np.int64).reshape(
+                shape if np.ndim(w_zero) else ()
+            )
             total = _convolve(centred, w64, bias.astype(np.int64), a.get("pads", [0, 0, 0, 0]))
         else:
-            total = centred @ (w.astype(np.int64) - np.asarray(w_zero, np.int64)) + bias.astype(np.int64)
+            total = centred @ (w.astype(np.int64) - np.asarray(w_zero, np.int64)) + bias.astype(
+                np.int64
+            )
         ratios = (f32(scale) * w_scale.astype(f32)) / f32(y_scale)
         return _rescale(total, np.atleast_1d(ratios).astype(np.float64), int(y_zero), y_zero.dtype)
