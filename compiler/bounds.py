@@ -106,18 +106,13 @@ def _machine_outputs(graph: Graph) -> set[str]:
 
 
 def num_macs(graph: Graph, node: Node) -> int:
-    """Return the multiply-accumulates of one inference; taps on the input's border padding count."""
-    if node.op == "Conv":
-        _, input_channels, *kernel = graph.type(node.inputs[1]).static_shape
-        return (
-            math.prod(graph.type(node.outputs[0]).static_shape) * input_channels * math.prod(kernel)
-        )
+    """Return the multiply-accumulates of one inference; taps on border padding count."""
+    if node.op not in ("Conv", "MatMul"):
+        return 0
+    outputs = math.prod(graph.type(node.outputs[0]).static_shape)
     if node.op == "MatMul":
-        return (
-            math.prod(graph.type(node.outputs[0]).static_shape)
-            * (graph.type(node.inputs[0]).static_shape[-1])
-        )
-    return 0
+        return outputs * graph.type(node.inputs[0]).static_shape[-1]
+    return outputs * math.prod(graph.type(node.inputs[1]).static_shape[1:])
 
 
 def _is_integer(graph: Graph, node: Node) -> bool:

@@ -3,23 +3,45 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
-from tilewright.commands.compile import compile_command
-from tilewright.commands.config import config_group
-from tilewright.commands.demo import demo_command
-from tilewright.commands.doctor import doctor_command
-from tilewright.commands.generate import generate_command
-from tilewright.commands.inspect import inspect_command
-from tilewright.commands.simulate import simulate_command
 from tilewright.commands.terminal import BAD_INPUT, SUCCESS
+
+COMMANDS = {
+    "demo": "demo_command",
+    "simulate": "simulate_command",
+    "compile": "compile_command",
+    "inspect": "inspect_command",
+    "generate": "generate_command",
+    "config": "config_group",
+    "doctor": "doctor_command",
+}
+"""Names of the commands, each with what its module of `tilewright.commands` calls it."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
+class _LazyGroup(click.Group):
+    """Imports a command when it is called, so that none waits for the libraries of another."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Return the names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  (click's)
+        """Return a command, or None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"tilewright.commands.{cmd_name}")
+        command: click.Command = getattr(module, COMMANDS[cmd_name])
+        return command
+
+
 @click.group(
+    cls=_LazyGroup,
     invoke_without_command=True,
     context_settings={"max_content_width": 100},
 )
@@ -32,18 +54,6 @@ def cli(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _command in (
-    demo_command,
-    simulate_command,
-    compile_command,
-    inspect_command,
-    generate_command,
-    config_group,
-    doctor_command,
-):
-    cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

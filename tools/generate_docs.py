@@ -26,8 +26,10 @@ def _walk(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
     if not isinstance(command, click.Group):
         return [(path, command)]
     found = [(path, command)]
-    for name in sorted(command.commands):
-        found += _walk(command.commands[name], f"{path} {name}")
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        member = command.get_command(context, name)
+        found += _walk(member, f"{path} {name}") if member else []
     return found
 
 

@@ -35,7 +35,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(command, click.Group):
         return [path]
-    return [p for name, c in command.commands.items() for p in commands(c, (*path, name))]
+    context = click.Context(command)
+    members = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return [p for name, c in members.items() if c for p in commands(c, (*path, name))]
 
 
 @pytest.mark.parametrize("path", commands(cli), ids=" ".join)
