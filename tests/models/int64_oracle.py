@@ -1,4 +1,4 @@
-"""An independent oracle for quantized LeNet-5-like models: int64 NumPy, straight from the ONNX file.
+"""An independent oracle for quantized LeNet-5-like models: int64 NumPy on the ONNX file itself.
 
 It imports nothing of tilewright.  Each operator is computed from the definition: integer sums
 in int64, one rational scale `numerator / denominator` per channel, rounding half to even on
@@ -47,7 +47,7 @@ def _convolve(x: Array, w: Array, bias: Array, pads: list[int]) -> Array:
     """x and w centred (zero point subtracted), int64."""
     x = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
     windows = _windows(x, (w.shape[2], w.shape[3]), (1, 1))
-    n, c, h, wd = windows.shape[:4]
+    n, _, h, wd = windows.shape[:4]
     rows = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * wd, -1)
     # int64 matmul in float64 is exact here: |sum| < 2^53 by far.
     flat = rows.astype(np.float64) @ w.reshape(w.shape[0], -1).T.astype(np.float64)
