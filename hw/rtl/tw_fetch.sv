@@ -47,24 +47,32 @@ module tw_fetch (
   reg [ROOM_W-1:0] room_q;
   reg [1:0] outstanding_q;
 
+  reg request_valid_q;
+  reg [PAGE_W-1:0] request_address_q;
+  reg [7:0] request_length_q;
+
   wire whole = |beats_q[BEATS_W-1:LOG2_BURST];
   wire [ROOM_W-1:0] request_beats = whole ? ROOM_W'(BURST) : ROOM_W'(beats_q);
-  wire requested = request_valid && request_ready;
+  wire request = (!request_valid_q || request_ready) && running && !halt && beats_q != 0
+      && room_q >= ROOM_W'(BURST) && !outstanding_q[1];
   wire fifo_pop;
 
-  assign request_valid = running && !halt && beats_q != 0 && room_q >= ROOM_W'(BURST)
-      && !outstanding_q[1];
-  assign request_address = {burst_address_q, {LOG2_AXI + LOG2_BURST{1'b0}}};
-  assign request_length = 8'(request_beats - 1'b1);
+  assign request_valid = request_valid_q;
+  assign request_address = {request_address_q, {LOG2_AXI + LOG2_BURST{1'b0}}};
+  assign request_length = request_length_q;
 
   always @(posedge clk) begin
-    if (requested) begin
+    if (!request_valid_q || request_ready) request_valid_q <= request;
+    if (request) begin
+      request_address_q <= burst_address_q;
+      request_length_q <= 8'(request_beats - 1'b1);
       beats_q <= beats_q - BEATS_W'(request_beats);
       burst_address_q <= burst_address_q + 1'b1;
     end
-    room_q <= room_q + ROOM_W'(fifo_pop) - (requested ? request_beats : ROOM_W'(0));
-    outstanding_q <= outstanding_q + 2'(requested) - 2'(beat_valid && beat_last);
+    room_q <= room_q + ROOM_W'(fifo_pop) - (request ? request_beats : ROOM_W'(0));
+    outstanding_q <= outstanding_q + 2'(request) - 2'(beat_valid && beat_last);
     if (rst) begin
+      request_valid_q <= 1'b0;
       beats_q <= BEATS_W'(({6'd0, num_instructions, 5'd0} + 43'(AXI_BYTES - 1)) >> LOG2_AXI);
       burst_address_q <= base[AXI_ADDRESS_BITS-1-:PAGE_W];
       room_q <= ROOM_W'(FIFO_BEATS);

@@ -168,14 +168,19 @@ module tw_load_writer (
   reg [7:0] top_q;
   reg [16:0] x_end_q;
   reg [16:0] y_end_q;
-  reg [16:0] width_q;
-  reg [16:0] height_q;
+  reg [16:0] before_last_column_q;
+  reg [16:0] before_last_row_q;
+  reg one_column_q;
+  reg one_row_q;
   reg has_x_q;
   reg has_y_q;
   reg [16:0] column_q;
   reg [16:0] row_q;
   reg column_is_data_q;
   reg row_is_data_q;
+  reg column_end_q;
+  reg row_end_q;
+  reg plane_end_q;
   reg [PART_W-1:0] part_q;
   reg [PART_W-1:0] last_part_q;
   reg [LOW_W-1:0] slot_bytes_q;
@@ -190,20 +195,21 @@ module tw_load_writer (
   reg [1:0] tile_pushes_q;
   reg [31:0] index_q;
 
+  // `load_ready` comes late: what does not depend on it is apart from it.
   wire is_data = column_is_data_q && row_is_data_q;
+  wire can_step = valid_q && (!is_data || beat_valid);
+  wire completes = !is_data || part_q == last_part_q;
   wire offer_free = !load_valid || load_ready;
-  assign step = valid_q && offer_free && (!is_data || beat_valid);
-  wire tile_done = step && (!is_data || part_q == last_part_q);
-  wire column_end = column_q == width_q;
-  wire row_end = row_q == height_q;
-  wire last_tile = column_end && row_end && planes_left_q == 16'd1;
+  assign step = can_step && offer_free;
+  wire tile_done = (can_step && completes) && offer_free;
+  wire last_tile = column_end_q && row_end_q && plane_end_q;
   wire [LOW_W-1:0] next_slot = slot_q + slot_bytes_q;
   wire [LOW_W-1:0] next_row_low = row_low_q + y_low_q;
   wire [LOW_W-1:0] next_plane_low = plane_low_q + z_low_q;
 
-  wire take = !valid_q || (tile_done && last_tile);
+  wire take = !valid_q || ((can_step && completes && last_tile) && offer_free);
   assign command_ready = !next_valid_q || take;
-  assign beat_ready = step && is_data && (next_slot == 0 || column_q == x_end_q);
+  assign beat_ready = (can_step && is_data && (next_slot == 0 || column_q == x_end_q)) && offer_free;
   assign active = command_valid || next_valid_q || valid_q || load_valid || retire;
 
   always @(posedge clk) begin
@@ -251,8 +257,13 @@ module tw_load_writer (
         top_q <= next_top_q;
         x_end_q <= next_x_end_q;
         y_end_q <= next_y_end_q;
-        width_q <= next_width_q;
-        height_q <= next_height_q;
+        before_last_column_q <= next_width_q - 17'd1;
+        before_last_row_q <= next_height_q - 17'd1;
+        one_column_q <= next_width_q == 17'd1;
+        one_row_q <= next_height_q == 17'd1;
+        column_end_q <= next_width_q == 17'd1;
+        row_end_q <= next_height_q == 17'd1;
+        plane_end_q <= next_z_q == 16'd1;
         has_x_q <= next_has_x_q;
         has_y_q <= next_has_y_q;
         column_q <= 17'd1;
@@ -272,22 +283,27 @@ module tw_load_writer (
       part_q <= 0;
       address_q <= address_q + 16'd1;
       if (is_data) slot_q <= next_slot;
-      if (!column_end) begin
+      if (!column_end_q) begin
         column_q <= column_q + 17'd1;
+        column_end_q <= column_q == before_last_column_q;
         if (column_q == x_end_q) column_is_data_q <= 1'b0;
         else if (column_q == {9'd0, left_q}) column_is_data_q <= 1'b1;
       end else begin
         column_q <= 17'd1;
+        column_end_q <= one_column_q;
         column_is_data_q <= left_q == 8'd0 && has_x_q;
-        if (!row_end) begin
+        if (!row_end_q) begin
           row_q <= row_q + 17'd1;
+          row_end_q <= row_q == before_last_row_q;
           if (row_q == y_end_q) row_is_data_q <= 1'b0;
           else if (row_q == {9'd0, top_q}) row_is_data_q <= 1'b1;
           if (row_is_data_q) {slot_q, row_low_q} <= {2{next_row_low}};
         end else begin
           row_q <= 17'd1;
+          row_end_q <= one_row_q;
           row_is_data_q <= top_q == 8'd0 && has_y_q;
           planes_left_q <= planes_left_q - 16'd1;
+          plane_end_q <= planes_left_q == 16'd2;
           {slot_q, row_low_q, plane_low_q} <= {3{next_plane_low}};
         end
       end

@@ -161,7 +161,7 @@ module tw_top (
   wire [ACCUMULATOR_TILE_BYTES*8-1:0] store_read_data;
 
   // FINISH retires when nothing is left to do anywhere; that cycle is the last one counted.
-  wire drained = read_idle && active == 3'd0;
+  wire drained = read_idle && !fetch_request_valid && active == 3'd0;
   always @(posedge clk) begin
     quiet_q <= drained && taken == 3'd0 && !core_rst;
     finished_q <= finish_taken && drained && fetch_done && head_empty == 3'b111 && !finished_q
