@@ -1,5 +1,7 @@
 """The RTL engine itself: results, spans, counters, and every way in which a run fails."""
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.hw import registers
+from tilewright.hw import registers, verilog
 from tilewright.hw.config import Config
 from tilewright.hw.encoding import encode
 from tilewright.hw.errors import DeviceError, SimulationError
@@ -244,3 +246,21 @@ def test_random_programs_leave_the_memory_of_the_functional_engine(engine: RtlEn
         check_accounting(engine.run(found), len(program.instructions))
         for segment in (Segment.WORKSPACE, Segment.OUTPUT):
             assert (found[segment] == expected[segment]).all(), (seed, segment)
+
+
+@pytest.mark.slow
+def test_a_broken_bus_master_is_reported_with_its_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "rtl"
+    shutil.copytree(verilog.RTL, broken)
+    top = broken / "tw_top.sv"
+    text = top.read_text()
+    assert "INCR = 2'b01" in text
+    top.write_text(text.replace("INCR = 2'b01", "INCR = 2'b10"))
+    monkeypatch.setattr(verilog, "RTL", broken)
+    with pytest.raises(SimulationError) as error:
+        RtlEngine(TINY, cache=tmp_path).run(segments_of(copy_tiles()))
+    assert re.fullmatch(
+        r"rtl engine: AXI: AR burst has size 3, kind 2 in cycle \d+", str(error.value)
+    )
