@@ -5,8 +5,7 @@ import tw_pkg::*;
 // passes them as they are (`raw`).
 // Latency: 10 (slice in t, result from t + 10).  Throughput: one slice a cycle; no backpressure.
 module tw_output_stage #(
-    parameter integer SLICES  = 1,  // of a tile
-    parameter integer SLICE_W = 1   // bits of a slice index
+    parameter integer SLICE_W = 1  // bits of a slice index of a tile
 ) (
     input  wire                              clk,
     input  wire                              rst,
@@ -46,18 +45,26 @@ module tw_output_stage #(
   assign m_raw = control_q[(STAGES-1)*CONTROL_W+28];
   assign m_tag = control_q[(STAGES-1)*CONTROL_W+29+:2];
 
+  // Slices in the order of a tile, [BLOCK_OUT / SUB_LANES][BATCH][SUB_LANES]: the batch bits of
+  // the index do not choose channels.
+  localparam integer SUB_SLICES = OUTPUT_LANES < SUB_LANES ? SUB_LANES / OUTPUT_LANES : 1;
+  localparam integer SLICE_SUBS = OUTPUT_LANES > SUB_LANES ? OUTPUT_LANES / SUB_LANES : 1;
+  localparam integer BATCH_SLICES = BATCH > SLICE_SUBS ? BATCH / SLICE_SUBS : 1;
+  localparam integer SLICE_ROWS = BATCH < SLICE_SUBS ? BATCH : SLICE_SUBS;
+  localparam integer GROUP_STEP = OUTPUT_LANES / SLICE_ROWS;
+  wire [31:0] slice = 32'(s_slice);
+  wire [31:0] group = slice / (SUB_SLICES * BATCH_SLICES) * SUB_SLICES + slice % SUB_SLICES;
+
   reg [OUTPUT_LANES*32-1:0] data_q;
   reg [OUTPUT_LANES*PARAMETER_W-1:0] parameters_q;
-  integer k, j;
+  integer j;
   always @(posedge clk) begin
     if (s_valid) begin
       data_q <= s_data;
-      for (k = 0; k < SLICES; k = k + 1)
-        if (s_slice == SLICE_W'(k))
-          for (j = 0; j < OUTPUT_LANES; j = j + 1)
-            parameters_q[j*PARAMETER_W+:PARAMETER_W] <= s_raw ? IDENTITY
-                : s_parameters[((k*OUTPUT_LANES+j)/(BATCH*SUB_LANES)*SUB_LANES
-                    +(k*OUTPUT_LANES+j)%SUB_LANES)*64+:PARAMETER_W];
+      for (j = 0; j < OUTPUT_LANES; j = j + 1)
+        parameters_q[j*PARAMETER_W+:PARAMETER_W] <= s_raw ? IDENTITY
+            : s_parameters[(group*GROUP_STEP+j/(BATCH*SUB_LANES)*SUB_LANES+j%SUB_LANES)*64
+                +:PARAMETER_W];
     end
   end
 

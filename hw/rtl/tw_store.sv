@@ -63,6 +63,8 @@ module tw_store (
   localparam integer ROWS = 32;  // more than tiles between request and packing
   localparam integer CONTROL_W = 2 + 27;
 
+  wire beat_freed;
+
   // Request: one tile of the block.
   reg valid_q;
   reg [INSTRUCTION_BITS-1:0] instruction_q;
@@ -74,9 +76,11 @@ module tw_store (
   reg [15:0] parameter_q, plane_parameter_q;
   reg [15:0] period_left_q;
   reg [31:0] row_q, plane_q;  // DRAM offsets
-  reg [POSITION_W-1:0] position_q;  // of the tile in its beat, after the first of a row
+  reg [POSITION_W-1:0] position_q;  // of the tile in its beat
+  reg starts_beat_q;
   reg [PACE_W-1:0] pace_q;
-  reg [FREE_W-1:0] free_q;
+  reg [FREE_W-1:0] free_q;  // beats of the write buffer
+  reg bytes_fit_q, words_fit_q;  // a tile's beats are free
 
   wire raw = instruction_q[STORE_RAW_LSB];
   wire [3:0] segment = instruction_q[STORE_SEGMENT_LSB+:4];
@@ -89,17 +93,18 @@ module tw_store (
   wire parameter_step = instruction_q[STORE_PARAMETER_STEP_LSB];
   wire push_to_previous = instruction_q[STORE_PUSH_PREVIOUS_LSB];
 
-  wire [POSITION_W-1:0] position = x_first_q ? row_q[POSITION_W-1:0] : position_q;
-  wire starts_beat = x_first_q || position == 0;
-  wire [FREE_W-1:0] need = !starts_beat ? 0 : raw ? FREE_W'(WORD_BEATS) : FREE_W'(BYTE_BEATS);
-  wire go = valid_q && pace_q == 0 && free_q >= need;
+  wire [POSITION_W-1:0] next_position = position_q
+      + (raw ? POSITION_W'(ACCUMULATOR_TILE_BYTES) : POSITION_W'(OUTPUT_TILE_BYTES));
+  wire go = valid_q && pace_q == 0 && (!starts_beat_q || (raw ? words_fit_q : bytes_fit_q));
+  wire [FREE_W-1:0] need = !starts_beat_q ? 0 : raw ? FREE_W'(WORD_BEATS) : FREE_W'(BYTE_BEATS);
+  wire [FREE_W-1:0] free_kept = free_q + FREE_W'(beat_freed);
+  wire [FREE_W-1:0] free_taken = free_kept - need;
   wire last_tile = x_last_q && y_last_q && z_last_q;
   wire [31:0] next_plane = plane_q + z_stride;
   wire [31:0] next_row = y_last_q ? next_plane : row_q + y_stride;
   wire [15:0] next_accumulator_row = accumulator_row_q + accumulator_row;
   wire [15:0] next_plane_parameter = plane_parameter_q + (y_last_q && parameter_step ? period : 0);
   wire period_last = period_left_q == 16'd1;
-  wire beat_freed;
   wire take = s_valid && s_ready;
   assign s_ready = !valid_q;
 
@@ -128,12 +133,14 @@ module tw_store (
       plane_parameter_q <= s_instruction[STORE_PARAMETER_LSB+:16];
       period_left_q <= 16'd1 << s_instruction[STORE_LOG2_PARAMETER_PERIOD_LSB+:3];
       row_q <= s_instruction[STORE_OFFSET_LSB+:32];
+      position_q <= s_instruction[STORE_OFFSET_LSB+:POSITION_W];
+      starts_beat_q <= 1'b1;
       plane_q <= s_instruction[STORE_OFFSET_LSB+:32];
     end
     if (go) begin
       x_first_q <= x_last_q;
-      position_q <= position
-          + (raw ? POSITION_W'(ACCUMULATOR_TILE_BYTES) : POSITION_W'(OUTPUT_TILE_BYTES));
+      position_q <= x_last_q ? next_row[POSITION_W-1:0] : next_position;
+      starts_beat_q <= x_last_q || next_position == 0;
       if (!x_last_q) begin
         x_left_q <= x_left_q - 16'd1;
         x_last_q <= x_left_q == 16'd2;
@@ -164,7 +171,9 @@ module tw_store (
     valid_q <= take || (valid_q && !(go && last_tile));
     pace_q <= go ? (raw ? PACE_W'(SLICES * WORD_PIECES - 1) : PACE_W'(SLICES * BYTE_PIECES - 1))
         : pace_q - PACE_W'(pace_q != 0);
-    free_q <= free_q + FREE_W'(beat_freed) - (go ? need : 0);
+    free_q <= go ? free_taken : free_kept;
+    bytes_fit_q <= go ? free_taken >= FREE_W'(BYTE_BEATS) : free_kept >= FREE_W'(BYTE_BEATS);
+    words_fit_q <= go ? free_taken >= FREE_W'(WORD_BEATS) : free_kept >= FREE_W'(WORD_BEATS);
     in_flight_q <= in_flight_q + 12'(take) - 12'(response_done);
     late_q <= late_q + 12'(take && take_late) - 12'(response_done && response_tag[1]);
     retire <= response_done;
@@ -179,6 +188,8 @@ module tw_store (
       valid_q <= 1'b0;
       pace_q <= 0;
       free_q <= FREE_W'(WRITE_BUFFER_BEATS);
+      bytes_fit_q <= 1'b1;
+      words_fit_q <= 1'b1;
       in_flight_q <= 12'd0;
       late_q <= 12'd0;
       retire <= 1'b0;
@@ -264,7 +275,6 @@ module tw_store (
   wire [1:0] staged_tag;
   wire [OUTPUT_LANES*32-1:0] staged_data;
   tw_output_stage #(
-      .SLICES (SLICES),
       .SLICE_W(SLICE_INDEX_W)
   ) output_stage (
       .clk,
