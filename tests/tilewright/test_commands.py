@@ -69,6 +69,35 @@ def test_simulate_writes_report_and_outputs(run: Run, tmp_path: Path, lenet5_pat
     assert "30 values compared, 0 differ" in text
 
 
+def test_trace_plots_and_waveforms_of_the_rtl(run: Run, tmp_path: Path, lenet5_path: Path) -> None:
+    run(
+        *("simulate", lenet5_path, "--config", "tiny", "--check=layers"),
+        *("--trace", tmp_path / "t.json", "--plot", tmp_path / "plots"),
+        *("--vcd", tmp_path / "w.vcd", "--json", tmp_path / "report.json"),
+    )
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert sum(row["cycles"] for row in report["layers"]) == report["cycles"]
+    assert report["check"]["exact"]["mismatched"] == 0
+    assert report["memory"]["latency"] == 20
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert sum("instruction" in event["args"] for event in events) == report["instructions"]
+    plots = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert plots == {"layers.png", "roofline.png", "timeline.png"}
+    assert "$enddefinitions" in (tmp_path / "w.vcd").read_text()
+
+
+def test_memory_changes_cycles_and_not_outputs(run: Run, tmp_path: Path, lenet5_path: Path) -> None:
+    results = []
+    for memory in ("latency=20", "latency=90,beats=1/2,jitter=7:3"):
+        text = run(
+            *("simulate", lenet5_path, "--config", "tiny", "--memory", memory),
+            *("--output", tmp_path / "out.npz", "--json", "-"),
+        )
+        results.append((json.loads(text)["cycles"], (tmp_path / "out.npz").read_bytes()))
+    assert results[0][0] < results[1][0]
+    assert results[0][1] == results[1][1]
+
+
 def test_json_on_standard_output_is_all_there_is(run: Run, lenet5_path: Path) -> None:
     text = run("simulate", lenet5_path, "--engine", "functional", "--json", "-")
     assert json.loads(text)["model"] == "lenet5_int8_qdq_s8"
