@@ -16,6 +16,7 @@ import onnx
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.exact import Tensors, execute, execute_node
 from tilewright.hw.errors import ModelError
+from tilewright.runtime.host import KERNELS
 from tilewright.runtime.tensor import Array
 
 MAX_STEPS = 1
@@ -266,15 +267,27 @@ class _FedLayer:
 def _layers(graph: Graph, theirs: Tensors, *, layers: bool) -> Iterator[_FedLayer]:
     """Each layer on onnxruntime's inputs, with the tensors that onnxruntime has too.
 
-    A tensor that only the canonical graph has is computed from theirs and passed on.
+    Operators without an exact rule are computed by the host kernels that a run uses.  A tensor
+    that only the canonical graph has is computed from theirs and passed on.
     """
     known: dict[str, Array] = {**graph.constants, **theirs}
     for node in graph.nodes:
-        results = execute_node(graph, node, known) or {}
+        results = execute_node(graph, node, known) or _on_host(graph, node, known)
         known |= {name: array for name, array in results.items() if name not in theirs}
         wanted = [n for n in results if n in theirs and (layers or n in graph.output_names)]
         inputs = {name: known[name] for name in node.inputs if name in known}
         yield _FedLayer(graph, node, inputs, {name: results[name] for name in wanted})
+
+
+def _on_host(graph: Graph, node: Node, tensors: Tensors) -> dict[str, Array]:
+    """A node's outputs by its host kernel; none without one, or with an input missing."""
+    if node.op not in KERNELS or any(name and name not in tensors for name in node.inputs):
+        return {}
+    arrays = [tensors[name] if name else None for name in node.inputs]
+    kinds = [graph.type(name) if name else None for name in node.inputs]
+    out = [graph.type(name) for name in node.outputs]
+    results = KERNELS[node.op](arrays, node.attributes, kinds, out)
+    return dict(zip(node.outputs, results, strict=True))
 
 
 class _Session:

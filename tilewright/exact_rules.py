@@ -166,7 +166,8 @@ def _signed_add(layer: Layer, sign: int) -> list[Array]:
     ratios = [a_scale / Fraction(y.scale[0]), b_scale / Fraction(y.scale[0])]
     (ma, mb), k = common_fractions(ratios, _ADD_BITS, layer)
     total = a * ma + b * (sign * mb)
-    return saturate(times(total, np.int64(1), np.int64(k), layer.nudge) + y.zero_point[0], layer)
+    nearest = times(total, np.asarray(1), np.asarray(k), layer.nudge)
+    return saturate(nearest + y.zero_point[0], layer)
 
 
 def _add(layer: Layer) -> list[Array]:

@@ -157,9 +157,11 @@ class GraphBuilder:
         )
 
     def _spread_quantization(self) -> None:
-        keeping = [n for n in self.nodes if n.op in KEEPS_QUANTIZATION and n.op != "Reinterpret"]
+        spreading = (KEEPS_QUANTIZATION | {"Concat"}) - {"Reinterpret"}
+        keeping = [n for n in self.nodes if n.op in spreading]
         for node in [*reversed(keeping), *keeping]:
-            tensors = [node.inputs[0], *node.outputs]
+            parts = node.inputs if node.op == "Concat" else node.inputs[:1]
+            tensors = [*parts, *node.outputs]
             known = next((q for t in tensors if (q := self.type(t).quantization)), None)
             for tensor in tensors:
                 kind = self.type(tensor)

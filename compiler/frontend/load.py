@@ -12,7 +12,7 @@ from tilewright.compiler.frontend.onnx_node import DTYPES, OnnxNode, unpack
 from tilewright.compiler.frontend.qlinear import MICROSOFT_RULES, QLINEAR_RULES
 from tilewright.compiler.frontend.rules import RULES, Rule, keep
 from tilewright.compiler.ir.graph import Graph, verify
-from tilewright.compiler.ir.operators import OPERATORS
+from tilewright.compiler.ir.operators import OPERATORS, Fusion
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.tensor import Array, Dim, TensorType
 
@@ -50,7 +50,22 @@ def _import(model: onnx.ModelProto, data: bytes, stem: str) -> Graph:
         _import_node(b, unpack(node, name=name, opset=opsets.get(domain, 1)))
     graph = b.graph(inputs, [v.name for v in proto.output], model=data)
     verify(graph)
+    _refuse_stored_arithmetic(graph)
     return graph
+
+
+def _refuse_stored_arithmetic(graph: Graph) -> None:
+    """ONNX's arithmetic on stored integers ignores their scales; graphs here never do."""
+    for node in graph.nodes:
+        kinds = [graph.type(name) for name in node.inputs if name]
+        if OPERATORS[node.op].fusion is not Fusion.ELEMENTWISE or node.op == "Concat":
+            continue
+        scaled = [k for k in kinds if k.dtype in {"int8", "uint8"} and k.quantization]
+        if scaled:
+            raise ModelError(
+                f"node {node.origin[0]!r}: {node.op} works on the stored integers of {scaled[0]},"
+                " not on real values; put it between DequantizeLinear and QuantizeLinear"
+            )
 
 
 def _import_node(b: GraphBuilder, node: OnnxNode) -> None:

@@ -107,16 +107,45 @@ def pad_attributes(b: GraphBuilder, node: OnnxNode) -> dict[str, Attribute]:
     return {"pads": tuple(full), "mode": mode, "value": value}
 
 
-def split_attributes(b: GraphBuilder, node: OnnxNode) -> dict[str, Attribute]:
+def split_sizes(b: GraphBuilder, node: OnnxNode) -> tuple[int, tuple[int, ...]]:
     """Return axis and the part sizes of a Split."""
     given = arguments(b, node)
     shape = b.type(node.inputs[0]).shape
     axis = get_int(given, "axis", 0) % len(shape)
+    if "split" in given:
+        return axis, get_ints(given, "split")
     size = shape[axis]
-    if "split" not in given:
-        if isinstance(size, str):
-            raise ModelError(f"{node}: axis {axis} has to be a number")
-        part = -(-size // len(node.outputs))
-        rest = size - part * (len(node.outputs) - 1)
-        given["split"] = (part,) * (len(node.outputs) - 1) + (rest,)
-    return {"axis": axis, "split": get_ints(given, "split")}
+    if isinstance(size, str):
+        raise ModelError(f"{node}: axis {axis} has to be a number")
+    part = -(-size // len(node.outputs))
+    rest = size - part * (len(node.outputs) - 1)
+    return axis, (part,) * (len(node.outputs) - 1) + (rest,)
+
+
+_AXIS = {"Concat": 0, "Gather": 0, "Flatten": 1, "LayerNormalization": -1}
+"""Operators whose attribute `axis` counts axes of their first input, and its default."""
+
+
+def from_the_front(
+    b: GraphBuilder, node: OnnxNode, attributes: dict[str, Attribute]
+) -> dict[str, Attribute]:
+    """Return the attributes with axes counted from the front and defaults written out."""
+    result, kind = dict(attributes), b.type(node.inputs[0])
+    rank = len(kind.shape)
+    if node.op in _AXIS:
+        axis = get_int(result, "axis", _AXIS[node.op])
+        result["axis"] = axis + rank if axis < 0 else axis
+    elif node.op == "Transpose":
+        result["perm"] = get_ints(result, "perm", tuple(range(rank))[::-1])
+    elif node.op == "Unsqueeze":
+        axes = get_ints(result, "axes")
+        result["axes"] = tuple(sorted(a % (rank + len(axes)) for a in axes))
+    elif node.op == "Squeeze":
+        ones = tuple(i for i, dim in enumerate(kind.shape) if dim == 1)
+        result["axes"] = tuple(sorted(a % rank for a in get_ints(result, "axes", ones)))
+    elif node.op == "Slice":
+        starts = get_ints(result, "starts")
+        axes = get_ints(result, "axes", tuple(range(len(starts))))
+        result["axes"] = tuple(a % rank for a in axes)
+        result["steps"] = get_ints(result, "steps", (1,) * len(starts))
+    return result

@@ -8,8 +8,9 @@ import numpy as np
 from tilewright.compiler.frontend.builder import GraphBuilder
 from tilewright.compiler.frontend.normalize import (
     arguments,
+    from_the_front,
     pad_attributes,
-    split_attributes,
+    split_sizes,
     window_attributes,
 )
 from tilewright.compiler.frontend.onnx_node import (
@@ -33,6 +34,7 @@ def keep(b: GraphBuilder, node: OnnxNode) -> None:
     """Import a node as it is, constant arguments turned into attributes."""
     attributes = arguments(b, node)
     inputs = node.inputs if len(attributes) == len(node.attributes) else node.inputs[:1]
+    attributes = from_the_front(b, node, attributes)
     if node.op in {"BatchNormalization", "LayerNormalization", "Dropout"}:
         _emit(b, node, inputs, attributes, outputs=node.outputs[:1])
     else:
@@ -180,8 +182,38 @@ def pad(b: GraphBuilder, node: OnnxNode) -> None:
 
 
 def split(b: GraphBuilder, node: OnnxNode) -> None:
-    """Split into parts of given sizes."""
-    _emit(b, node, node.inputs[:1], split_attributes(b, node))
+    """Split: one Slice for each part."""
+    axis, sizes = split_sizes(b, node)
+    if len(sizes) != len(node.outputs):
+        raise ModelError(f"{node}: {len(sizes)} part sizes for {len(node.outputs)} outputs")
+    start = 0
+    for output, size in zip(node.outputs, sizes, strict=True):
+        bounds: dict[str, Attribute] = {"starts": (start,), "ends": (start + size,)}
+        if output:
+            table = {**bounds, "axes": (axis,), "steps": (1,)}
+            b.node("Slice", node.inputs[:1], [output], table, origin=node.name)
+        start += size
+
+
+def concat(b: GraphBuilder, node: OnnxNode) -> None:
+    """Concat; parts that are stored integers have to share a scale."""
+    kinds = [b.type(name) for name in node.inputs]
+    known = {kind.quantization for kind in kinds if kind.quantization}
+    if len(known) > 1:
+        raise ModelError(
+            f"{node}: its parts are integers of different scales ({', '.join(map(str, known))});"
+            " join them between DequantizeLinear and QuantizeLinear"
+        )
+    attributes = from_the_front(b, node, dict(node.attributes))
+    quantization = next(iter(known), None)
+    b.node(
+        "Concat",
+        node.inputs,
+        node.outputs,
+        attributes,
+        origin=node.name,
+        quantization=quantization,
+    )
 
 
 def reduce(b: GraphBuilder, node: OnnxNode) -> None:
@@ -192,9 +224,21 @@ def reduce(b: GraphBuilder, node: OnnxNode) -> None:
     if not axes and noop:
         raise ModelError(f"{node}: noop_with_empty_axes=1 without axes; leave the node out")
     kept: dict[str, Attribute] = {"keepdims": get_int(attributes, "keepdims", 1)}
-    if axes:
-        kept["axes"] = axes
+    rank = len(b.type(node.inputs[0]).shape)
+    kept["axes"] = tuple(sorted(a % rank for a in axes)) if axes else tuple(range(rank))
+    if node.op == "ReduceMean" and rank == 4 and kept["axes"] == (2, 3):
+        _reduce_to_pool(b, node, keep=bool(kept["keepdims"]))
+        return
     _emit(b, node, node.inputs[:1], kept)
+
+
+def _reduce_to_pool(b: GraphBuilder, node: OnnxNode, *, keep: bool) -> None:
+    """The mean over H×W is a global average pool."""
+    x, y = node.inputs[0], node.outputs[0]
+    pooled = y if keep else b.fresh(f"{y}.pooled")
+    add_global_pool(b, "AveragePool", x, pooled, node)
+    if not keep:
+        b.node("Squeeze", [pooled], [y], {"axes": (2, 3)}, origin=node.name)
 
 
 def softmax(b: GraphBuilder, node: OnnxNode) -> None:
@@ -237,6 +281,9 @@ def _with_zero_point(
     zeros = np.zeros(1, np.int64)
     if node.input(zero_point):
         zeros = constant_input(b, node, zero_point, "zero point").astype(np.int64).reshape(-1)
+    if index and x in b.constants and b.type(x).dtype == "uint8":
+        signed = (b.constants[x].astype(np.int16) - 128).astype(np.int8)
+        x, zeros = b.constant(b.fresh(f"{x}.signed"), signed), zeros - 128
     kind = b.type(x).quantization
     if kind is not None and kind.zero_point == tuple(zeros.tolist()):
         return x
@@ -249,6 +296,7 @@ RULES: dict[str, Rule] = {
     "AveragePool": pool,
     "Cast": cast,
     "Clip": clip,
+    "Concat": concat,
     "Constant": constant,
     "ConstantOfShape": constant_of_shape,
     "Conv": conv,

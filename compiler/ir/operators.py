@@ -249,13 +249,6 @@ def _reduce(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[Tens
     return (TensorType(x.dtype, tuple(shape)),)
 
 
-def _split(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
-    x, axis = _first(inputs), get_int(attributes, "axis", 0)
-    parts = get_ints(attributes, "split")
-    at = axis % len(x.shape)
-    return tuple(TensorType(x.dtype, (*x.shape[:at], p, *x.shape[at + 1 :])) for p in parts)
-
-
 def _expand(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
     x = _first(inputs)
     return (TensorType(x.dtype, dims.broadcast([x.shape, get_ints(attributes, "shape")])),)
@@ -304,7 +297,6 @@ OPERATORS: Mapping[str, Operator] = {
         Operator("Unsqueeze", Fusion.LAYOUT, _unsqueeze),
         Operator("Slice", Fusion.LAYOUT, _slice),
         Operator("Expand", Fusion.LAYOUT, _expand),
-        Operator("Split", Fusion.LAYOUT, _split),
         Operator("Gather", Fusion.OPAQUE, _gather),
         Operator("Pad", Fusion.OPAQUE, _pad),
         Operator("Concat", Fusion.ELEMENTWISE, _concat),

@@ -5,12 +5,16 @@ from tilewright.compiler.passes.eliminate_dead import eliminate_dead
 from tilewright.compiler.passes.flatten_to_conv import flatten_to_conv
 from tilewright.compiler.passes.fold_constants import fold_constants
 from tilewright.compiler.passes.fold_pads import fold_pads
+from tilewright.compiler.passes.fold_scales import fold_scales
 from tilewright.compiler.passes.fuse_clamps import fuse_clamps
 from tilewright.compiler.passes.fuse_quantized import fuse_quantized
+from tilewright.compiler.passes.merge_reshapes import merge_reshapes
 from tilewright.compiler.passes.remove_identities import remove_identities
+from tilewright.compiler.passes.widen_windows import widen_windows
 
 PASSES = (
     remove_identities,
+    fold_scales,  # a scaled real value is one more DequantizeLinear
     fold_pads,  # real Pad before a real Conv hides the chain from fusion
     fuse_quantized,
     fold_constants,  # DequantizeLinears that no operator took its weights from
@@ -18,6 +22,8 @@ PASSES = (
     remove_identities,
     fuse_clamps,
     fold_pads,  # Pads on stored integers
+    widen_windows,
+    merge_reshapes,  # after the Squeezes that widening leaves
     flatten_to_conv,
     eliminate_dead,
 )

@@ -8,7 +8,10 @@ from tilewright.compiler.passes.clamps import Clamp, clamp_of
 from tilewright.compiler.passes.uses import Uses, merge_origins
 from tilewright.runtime.attributes import get_int
 
-_WITH_BOUNDS = {"Conv", "MatMul", "AveragePool", "Requantize"}
+_WITH_BOUNDS = {
+    *("Conv", "MatMul", "AveragePool", "Requantize"),
+    *("Add", "Sub", "Mul", "Concat", "ReduceMean"),
+}
 
 
 def fuse_clamps(graph: Graph) -> Graph:
@@ -40,6 +43,7 @@ def _merge(graph: Graph) -> Graph:
         if (
             before is not None
             and before.op in _WITH_BOUNDS
+            and "low" in before.attributes
             and uses.is_private(x)
             and graph.type(x) == graph.type(y)
         ):

@@ -109,11 +109,11 @@ class _Fuser:
         fusion = OPERATORS[node.op].fusion
         if fusion is Fusion.ACCUMULATE:
             return self._accumulate(node, y, bounds, chain)
-        if fusion is Fusion.LAYOUT or node.op == "MaxPool":
+        if fusion is Fusion.LAYOUT or node.op in {"MaxPool", "Gather", "Pad"}:
             return self._keeping(node, y, bounds, chain)
         if self._add_bias(node, y, bounds, chain):
             return True
-        real = fusion is Fusion.ELEMENTWISE or node.op == "AveragePool"
+        real = fusion in {Fusion.ELEMENTWISE, Fusion.POOL}
         return real and self._elementwise(node, y, bounds, chain)
 
     def _requantize(self, x: str, y: str, bounds: dict[str, Attribute], origin: list[Node]) -> bool:
@@ -136,12 +136,18 @@ class _Fuser:
         inputs = [source, *node.inputs[1:]]
         low, high = stored_range(result.dtype)
         same = (kind.dtype, kind.quantization) == (result.dtype, result.quantization)
+        attributes = dict(node.attributes)
+        if node.op == "Pad" and attributes["mode"] == "constant":
+            value = get_float(attributes, "value", 0.0)
+            if value != 0 and not same:
+                return False  # stored in the input's scale, the border would be rounded twice
+            (attributes["value"], _) = Clamp(low=value).stored(kind)
         if same and bounds == {"low": low, "high": high}:
-            self._append(node.op, node, inputs, y, dict(node.attributes), origin)
+            self._append(node.op, node, inputs, y, attributes, origin)
             return True
         kept = self._fresh(node.outputs[0] + ".stored")
         self._define(kept, replace(kind, shape=result.shape))
-        self._append(node.op, node, inputs, kept, dict(node.attributes), origin)
+        self._append(node.op, node, inputs, kept, attributes, origin)
         self._append("Requantize", chain[-1], [kept], y, bounds, merge_origins(chain))
         return True
 

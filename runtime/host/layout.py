@@ -77,12 +77,6 @@ def _expand(inputs: Inputs, attributes: Attributes) -> list[Array]:
     return [np.ascontiguousarray(np.broadcast_to(x, np.broadcast_shapes(x.shape, target)))]
 
 
-def _split(inputs: Inputs, attributes: Attributes) -> list[Array]:
-    parts = get_ints(attributes, "split")
-    bounds = np.cumsum(parts)[:-1].tolist()
-    return list(np.split(required(inputs, 0), bounds, get_int(attributes, "axis", 0)))
-
-
 def _pad(inputs: Inputs, attributes: Attributes) -> list[Array]:
     x, pads = required(inputs, 0), get_ints(attributes, "pads")
     mode = get_str(attributes, "mode", "constant")
@@ -128,7 +122,6 @@ LAYOUT_KERNELS: dict[str, Kernel] = {
         "Unsqueeze": _unsqueeze,
         "Slice": _slice,
         "Expand": _expand,
-        "Split": _split,
         "Pad": _pad,
         "Gather": _gather,
         "Shape": _shape,
