@@ -1,0 +1,48 @@
+"""How a tensor of the graph lies on the machine: its four packed dimensions, its stored domain."""
+
+from tilewright.hw.config import Config
+from tilewright.runtime.packing import Packing
+from tilewright.runtime.tensor import TensorType
+
+Shape4 = tuple[int, int, int, int]
+
+INT8_OFFSET = 128
+"""Loads flip the top bit of uint8, which subtracts this from stored values and zero points."""
+
+
+def packed_shape(kind: TensorType) -> Shape4 | None:
+    """Return (N, C, H, W): channels are axis 1, absent spatial axes 1; None above rank 4."""
+    shape = kind.static_shape
+    match shape:
+        case (n, c, h, w):
+            return n, c, h, w
+        case (n, c, w):
+            return n, c, 1, w
+        case (n, c):
+            return n, c, 1, 1
+        case (c,):
+            return 1, c, 1, 1
+    return None
+
+
+def packing_of(kind: TensorType, config: Config) -> Packing | None:
+    """Return the packing of a tensor that the machine reads or writes, if it has one."""
+    shape = packed_shape(kind)
+    if shape is None or kind.dtype not in ("int8", "uint8", "int32"):
+        return None
+    return Packing.of(shape, kind.dtype, config)
+
+
+def is_unsigned(kind: TensorType) -> bool:
+    """Whether loads flip the tensor into the int8 domain."""
+    return kind.dtype == "uint8"
+
+
+def zero_point_of(kind: TensorType) -> int:
+    """Return the zero point in stored units; 0 without quantization."""
+    return kind.quantization.zero_point[0] if kind.quantization else 0
+
+
+def int8_zero_point(kind: TensorType) -> int:
+    """Return the zero point as the scratchpads hold it, in the int8 domain."""
+    return zero_point_of(kind) - (INT8_OFFSET if is_unsigned(kind) else 0)
