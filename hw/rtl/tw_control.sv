@@ -122,8 +122,14 @@ module tw_control (
       && write_index_q == REG_CONTROL[REGISTER_ADDRESS_W-1:2];
   wire write_status = write && write_strobe_q[0]
       && write_index_q == REG_STATUS[REGISTER_ADDRESS_W-1:2];
-  wire start = write_control && write_data_q[0];
-  wire soft_reset = write_control && write_data_q[1];
+  reg start;
+  reg soft_reset;
+  reg [1:0] acknowledge;
+  always @(posedge clk) begin
+    start <= write_control && write_data_q[0] && !rst;
+    soft_reset <= write_control && write_data_q[1] && !rst;
+    acknowledge <= write_status && !rst ? write_data_q[1:0] : 2'b00;
+  end
   wire any_error = fetch_error_valid || load_error_valid || store_error_valid;
 
   reg [1:0] state_q;
@@ -142,8 +148,8 @@ module tw_control (
   assign irq = done_q || error_q;
 
   always @(posedge clk) begin
-    if (write_status && write_data_q[0]) done_q <= 1'b0;
-    if (write_status && write_data_q[1]) error_q <= 1'b0;
+    if (acknowledge[0]) done_q <= 1'b0;
+    if (acknowledge[1]) error_q <= 1'b0;
     clear_count_q <= clear ? clear_count_q + 3'd1 : 3'd0;
     case (state_q)
       STOPPED:

@@ -2,7 +2,7 @@
 import tw_pkg::*;
 
 // Performance counters: cycles, bytes, instructions, and what each engine did in each cycle.
-// Latency: an event is in the counters four cycles later; a read takes two cycles from
+// Latency: an event is in the counters four cycles later; a read takes three cycles from
 // `index`.  The causes are kept in LUT RAM, cleared while `clear` is high for 8 cycles.
 module tw_counters (
     input  wire                          clk,
@@ -31,27 +31,37 @@ module tw_counters (
 
   // The read side: which engine, cause and half a register is.
   reg [INDEX_W-1:0] cause_word_q;
-  reg [INDEX_W-1:0] index_q;
-  reg [1:0] engine_d;
-  reg [2:0] cause_d;
   reg [INDEX_W-1:0] within_d;
+  reg [1:0] engine_d;
+  reg [1:0] read_engine_q;
+  reg [2:0] read_cause_q;
+  reg read_high_q;
+  reg [INDEX_W-1:0] index_q;
+  reg [INDEX_W-1:0] read_index_q;
   always @* begin
     if (cause_word_q >= INDEX_W'(6 * CAUSES)) engine_d = 2'd3;
     else if (cause_word_q >= INDEX_W'(4 * CAUSES)) engine_d = 2'd2;
     else if (cause_word_q >= INDEX_W'(2 * CAUSES)) engine_d = 2'd1;
     else engine_d = 2'd0;
     within_d = cause_word_q - INDEX_W'(engine_d) * INDEX_W'(2 * CAUSES);
-    cause_d  = within_d[3:1];
   end
   always @(posedge clk) begin
     cause_word_q <= index - FIRST_CAUSE;
     index_q <= index;
+    read_engine_q <= engine_d;
+    read_cause_q <= within_d[3:1];
+    read_high_q <= within_d[0];
+    read_index_q <= index_q;
   end
   wire unused_within = &{1'b0, within_d, 1'b0};
 
   // A count is two words; the carry into the high word waits a cycle in a register.
+  reg clear_q;
   reg [2:0] clear_word_q;
-  always @(posedge clk) clear_word_q <= clear ? clear_word_q + 3'd1 : 3'd0;
+  always @(posedge clk) begin
+    clear_q <= clear;
+    clear_word_q <= clear_q ? clear_word_q + 3'd1 : 3'd0;
+  end
 
   wire [31:0] cause_low[0:3];
   wire [31:0] cause_high[0:3];
@@ -73,15 +83,15 @@ module tw_counters (
         else if (wait_conflict[e]) cause_q <= WAIT_CONFLICT;
         else if (wait_dependency[e]) cause_q <= WAIT_DEPENDENCY;
         else cause_q <= IDLE;
-        if (clear || running_q)
-          low[clear ? clear_word_q : cause_q] <= (old_low & {32{!clear}}) + {31'd0, !clear};
+        if (clear_q || running_q)
+          low[clear_q ? clear_word_q : cause_q] <= (old_low & {32{!clear_q}}) + {31'd0, !clear_q};
         carry_cause_q <= cause_q;
         carry_q <= running_q && &old_low;
-        if (clear) high[clear_word_q] <= 32'd0;
+        if (clear_q) high[clear_word_q] <= 32'd0;
         else if (carry_q) high[carry_cause_q] <= high[carry_cause_q] + 32'd1;
       end
-      assign cause_low[e]  = low[cause_d];
-      assign cause_high[e] = high[cause_d];
+      assign cause_low[e]  = low[read_cause_q];
+      assign cause_high[e] = high[read_cause_q];
     end
   endgenerate
 
@@ -131,7 +141,7 @@ module tw_counters (
     if (|retire)
       instructions_q <= instructions_q + {30'd0, {1'b0, retire[0]} + {1'b0, retire[1]}
           + {1'b0, retire[2]}};
-    if (clear) begin
+    if (clear_q) begin
       cycles_q <= 64'd0;
       read_beats_q <= 64'd0;
       written_bytes_q <= 64'd0;
@@ -141,7 +151,7 @@ module tw_counters (
   end
 
   always @(posedge clk)
-    case (index_q)
+    case (read_index_q)
       REG_CYCLES[REGISTER_ADDRESS_W-1:2]: value <= cycles_q[31:0];
       REG_CYCLES[REGISTER_ADDRESS_W-1:2] + INDEX_W'(1): value <= cycles_q[63:32];
       REG_BYTES_READ[REGISTER_ADDRESS_W-1:2]: value <= read_bytes[31:0];
@@ -149,7 +159,7 @@ module tw_counters (
       REG_BYTES_WRITTEN[REGISTER_ADDRESS_W-1:2]: value <= written_bytes_q[31:0];
       REG_BYTES_WRITTEN[REGISTER_ADDRESS_W-1:2] + INDEX_W'(1): value <= written_bytes_q[63:32];
       REG_INSTRUCTIONS[REGISTER_ADDRESS_W-1:2]: value <= instructions_q;
-      default: value <= cause_word_q[0] ? cause_high[engine_d] : cause_low[engine_d];
+      default: value <= read_high_q ? cause_high[read_engine_q] : cause_low[read_engine_q];
     endcase
 endmodule
 `default_nettype wire

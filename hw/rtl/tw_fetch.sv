@@ -50,10 +50,12 @@ module tw_fetch (
   reg request_valid_q;
   reg [PAGE_W-1:0] request_address_q;
   reg [7:0] request_length_q;
+  reg more_q;  // beats are left; low for a cycle after a request
 
+  wire [BEATS_W-1:0] all_beats = BEATS_W'(({6'd0, num_instructions, 5'd0} + 43'(AXI_BYTES - 1))
+      >> LOG2_AXI);
   wire whole = |beats_q[BEATS_W-1:LOG2_BURST];
-  wire [ROOM_W-1:0] request_beats = whole ? ROOM_W'(BURST) : ROOM_W'(beats_q);
-  wire request = (!request_valid_q || request_ready) && running && !halt && beats_q != 0
+  wire request = (!request_valid_q || request_ready) && running && !halt && more_q
       && room_q >= ROOM_W'(BURST) && !outstanding_q[1];
   wire fifo_pop;
 
@@ -65,15 +67,17 @@ module tw_fetch (
     if (!request_valid_q || request_ready) request_valid_q <= request;
     if (request) begin
       request_address_q <= burst_address_q;
-      request_length_q <= 8'(request_beats - 1'b1);
-      beats_q <= beats_q - BEATS_W'(request_beats);
+      request_length_q <= whole ? 8'(BURST - 1) : 8'(beats_q - 1'b1);
+      beats_q <= whole ? beats_q - BEATS_W'(BURST) : BEATS_W'(0);
       burst_address_q <= burst_address_q + 1'b1;
     end
-    room_q <= room_q + ROOM_W'(fifo_pop) - (request ? request_beats : ROOM_W'(0));
+    more_q <= beats_q != 0 && !request;
+    room_q <= room_q + ROOM_W'(fifo_pop) - (request ? ROOM_W'(BURST) : ROOM_W'(0));
     outstanding_q <= outstanding_q + 2'(request) - 2'(beat_valid && beat_last);
     if (rst) begin
       request_valid_q <= 1'b0;
-      beats_q <= BEATS_W'(({6'd0, num_instructions, 5'd0} + 43'(AXI_BYTES - 1)) >> LOG2_AXI);
+      beats_q <= all_beats;
+      more_q <= num_instructions != 32'd0;
       burst_address_q <= base[AXI_ADDRESS_BITS-1-:PAGE_W];
       room_q <= ROOM_W'(FIFO_BEATS);
       outstanding_q <= 2'd0;
@@ -107,39 +111,44 @@ module tw_fetch (
   reg instruction_valid_q;
   reg error_q;
   reg [INSTRUCTION_BITS-1:0] instruction_q;
-
-  wire [OPCODE_BITS-1:0] opcode = instruction_q[OPCODE_BITS-1:0];
-  wire [2:0] target = {
-    opcode == OPCODE_STORE,
-    opcode == OPCODE_GEMM || opcode == OPCODE_ALU || opcode == OPCODE_FINISH,
-    opcode == OPCODE_LOAD
-  };
+  reg [2:0] target;  // none: an illegal opcode
   wire legal = target != 3'd0;
-  wire ready_to_go = instruction_valid_q && !done;  // a last beat may hold more than code
+
+  function automatic [2:0] target_of(input [OPCODE_BITS-1:0] opcode);
+    target_of = {
+      opcode == OPCODE_STORE,
+      opcode == OPCODE_GEMM || opcode == OPCODE_ALU || opcode == OPCODE_FINISH,
+      opcode == OPCODE_LOAD
+    };
+  endfunction
+
   wire dispatch = |(m_valid & m_ready);
   wire gather = fifo_valid && (!instruction_valid_q || dispatch);
   wire gathered;  // the beat in hand completes an instruction
 
-  assign m_valid = target & {3{running && !halt && ready_to_go && !error_q}};
+  assign m_valid = target & {3{running && !halt && instruction_valid_q && !error_q}};
   assign m_instruction = instruction_q;
   assign done = done_q;
   assign busy = dispatch;
-  assign wait_dependency = ready_to_go;
+  assign wait_dependency = instruction_valid_q;
   assign wait_memory = !done && !instruction_valid_q;
-  assign error_valid = running && ready_to_go && (error_q || !legal);
+  assign error_valid = running && instruction_valid_q && (error_q || !legal);
   assign error_cause = error_q ? ERROR_READ_RESPONSE : ERROR_ILLEGAL_OPCODE;
   assign error_index = index_q;
 
   generate
     if (AXI_BYTES > INSTRUCTION_BYTES) begin : gen_wide
-      // Two instructions a beat.
+      // Two instructions a beat, but for the last beat of an odd number.
       reg high_q;
-      assign gathered = 1'b1;
+      wire past_end = high_q && (instruction_valid_q ? left_q == 32'd1 : done_q);
+      assign gathered = !past_end;
       assign fifo_pop = gather && high_q;
       always @(posedge clk) begin
         if (gather) begin
           instruction_q <= high_q ? fifo_data[AXI_DATA_BITS-1-:INSTRUCTION_BITS]
               : fifo_data[INSTRUCTION_BITS-1:0];
+          target <= target_of(high_q ? fifo_data[INSTRUCTION_BITS+:OPCODE_BITS]
+              : fifo_data[OPCODE_BITS-1:0]);
           error_q <= fifo_error;
           high_q <= !high_q;
         end
@@ -151,6 +160,7 @@ module tw_fetch (
       always @(posedge clk) begin
         if (gather) begin
           instruction_q <= fifo_data;
+          target <= target_of(fifo_data[OPCODE_BITS-1:0]);
           error_q <= fifo_error;
         end
       end
@@ -165,6 +175,7 @@ module tw_fetch (
           for (p = 0; p < PARTS; p = p + 1)
           if (part_q == p[$clog2(PARTS)-1:0])
             instruction_q[p*AXI_DATA_BITS+:AXI_DATA_BITS] <= fifo_data;
+          if (part_q == 0) target <= target_of(fifo_data[OPCODE_BITS-1:0]);
           error_q <= fifo_error || (error_q && part_q != 0);
           part_q  <= part_q + 1'b1;
         end
