@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.compiler import dump as dumping
 from tilewright.compiler.backends.accelerator.constants import ConstantPool
 from tilewright.compiler.backends.accelerator.generate import LayerKernel, generate
 from tilewright.compiler.backends.accelerator.task import DramPlace, Task
@@ -19,7 +18,7 @@ from tilewright.compiler.partition.memory import MemoryPlan, Runs, plan_memory
 from tilewright.compiler.partition.placement import CPU, Placed, order_nodes, place
 from tilewright.compiler.schedule.templates import build_kernel
 from tilewright.hw.config import Config
-from tilewright.hw.encoding import encode
+from tilewright.hw.encoding import decode, disassemble, encode
 from tilewright.hw.isa import INSTRUCTION_BYTES, Segment
 from tilewright.runtime.program import (
     HostCall,
@@ -30,6 +29,7 @@ from tilewright.runtime.program import (
     Step,
     Tensor,
     Unpack,
+    write_whole,
 )
 
 
@@ -51,7 +51,7 @@ def compile_graph(
     assembly = _Assembly(graph, config, placed, plan, node_bounds(graph, config))
     program = assembly.program(runs, model)
     if dump is not None:
-        dumping.write(dump, graph, placed, program)
+        _dump(dump, graph, placed, program)
     return program
 
 
@@ -179,3 +179,38 @@ class _Assembly:
         if name in self.graph.output_names:
             return True
         return any(not self.placed[node.name].on_accelerator for node in self.graph.consumers(name))
+
+
+def _dump(folder: Path, graph: Graph, placed: Mapping[str, Placed], program: Program) -> None:
+    """Write graph, placement, loops, memory plan and instructions, a file each."""
+    texts = {
+        "1_graph.txt": str(graph),
+        "2_placement.txt": "\n".join(
+            f"{p.node.name}: {p.node.op} on {p.target}: {p.reason}" for p in placed.values()
+        ),
+        "3_loops.txt": "\n\n".join(str(p.kernel) for p in placed.values() if p.kernel),
+        "4_memory.txt": _memory_text(program),
+        "5_instructions.txt": _instructions_text(program),
+    }
+    for name, text in texts.items():
+        write_whole(folder / name, f"{text}\n".encode())
+
+
+def _memory_text(program: Program) -> str:
+    lines = [f"{s.name.lower()}: {size} bytes" for s, size in program.segment_bytes.items()]
+    for tensor in program.tensors:
+        place = tensor.placement
+        where = f"{place.segment.name.lower()}+{place.offset}" if place else "host"
+        lines.append(f"{tensor.name}: {tensor.type} at {where}")
+    return "\n".join(lines)
+
+
+def _instructions_text(program: Program) -> str:
+    lines, layer = [], None
+    for index, task in enumerate(decode(program.code)):
+        number = int(program.layer_of[index])
+        if number != layer:
+            layer = number
+            lines.append(f"# {program.layers[number].name}" if number >= 0 else "#")
+        lines.append(f"{index:6d}  {disassemble(task)}")
+    return "\n".join(lines)

@@ -22,7 +22,8 @@ def packed_shape(kind: TensorType) -> Shape4 | None:
             return n, c, 1, 1
         case (c,):
             return 1, c, 1, 1
-    return None
+        case _:
+            return None
 
 
 def packing_of(kind: TensorType, config: Config) -> Packing | None:

@@ -52,11 +52,7 @@ def plan_memory(
         life = lives[root]
         packing = _packing(graph, name, config)
         placements[name] = Placement(life.segment, compact[root], distinct[root], packing)
-    return MemoryPlan(
-        placements,
-        {**sizes[0]},
-        sizes[1],
-    )
+    return MemoryPlan(placements, *sizes)
 
 
 def _packing(graph: Graph, name: str, config: Config) -> Packing:
@@ -76,10 +72,8 @@ def _roots(graph: Graph, placed: Mapping[str, Placed]) -> dict[str, str]:
         if decision.kernel is None:
             roots[node.outputs[0]] = roots[node.inputs[0]]
             continue
-        for name in decision.kernel.inputs.values():
+        for name in (*decision.kernel.inputs.values(), *decision.kernel.outputs.values()):
             roots.setdefault(name, name)
-        for name in decision.kernel.outputs.values():
-            roots[name] = name
     return roots
 
 
@@ -91,10 +85,7 @@ def _lives(
     config: Config,
 ) -> dict[str, _Life]:
     written = {
-        name: name
-        for node in graph.nodes
-        if placed[node.name].on_accelerator
-        for name in node.outputs
+        name for node in graph.nodes if placed[node.name].on_accelerator for name in node.outputs
     }
     to_host = {roots[name] for name in graph.output_names if name in written}
     times: dict[str, tuple[int, int]] = {}

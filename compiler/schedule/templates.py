@@ -46,26 +46,31 @@ MAX_MAGNITUDE = 128
 
 def build_kernel(graph: Graph, node: Node, config: Config) -> Kernel | Declined:
     """Return the kernel of a node, scheduled for a config, or why there is none."""
-    template = TEMPLATES.get(node.op)
-    if template is None:
-        return Declined(f"the accelerator has no {node.op}")
-    for name in (node.inputs[0], node.outputs[0]):
-        kind = graph.type(name)
-        if kind.dtype not in ("int8", "uint8", "int32"):
-            return Declined(f"{name!r} is {kind.dtype}, the accelerator computes on int8 and uint8")
-        if packed_shape(kind) is None:
-            return Declined(f"{name!r} has {len(kind.shape)} dimensions, at most 4 are packed")
-    if graph.type(node.inputs[0]).dtype == "int32":
-        return Declined(f"{node.inputs[0]!r} is int32, the accelerator reads int8 and uint8")
-    if node.inputs[0] in graph.constants:
-        return Declined("its input is a constant")
+    problem = _problem(graph, node)
+    if problem:
+        return Declined(problem)
     try:
-        return template(graph, node, config)
+        return TEMPLATES[node.op](graph, node, config)
     except CompileError as error:
         return Declined(str(error))
 
 
-def _window(graph: Graph, node: Node, kernel: tuple[int, ...], config: Config) -> Window:
+def _problem(graph: Graph, node: Node) -> str | None:
+    """What is wrong with a node's operator or tensors for every config, if anything."""
+    if node.op not in TEMPLATES:
+        return f"the accelerator has no {node.op}"
+    for name in (node.inputs[0], node.outputs[0]):
+        kind = graph.type(name)
+        if kind.dtype not in ("int8", "uint8", "int32"):
+            return f"{name!r} is {kind.dtype}; the accelerator computes on int8 and uint8"
+        if packed_shape(kind) is None:
+            return f"{name!r} has {len(kind.shape)} dimensions; at most 4 are packed"
+    if graph.type(node.inputs[0]).dtype == "int32":
+        return f"{node.inputs[0]!r} is int32; the accelerator reads int8 and uint8"
+    return "its input is a constant" if node.inputs[0] in graph.constants else None
+
+
+def _window(node: Node, kernel: tuple[int, ...], config: Config) -> Window:
     attributes = node.attributes
     strides, dilations = get_ints(attributes, "strides"), get_ints(attributes, "dilations")
     pads = get_ints(attributes, "pads")
@@ -120,7 +125,7 @@ def _convolution(graph: Graph, node: Node, config: Config) -> Kernel:
     weights, scales = _weights(graph, node)
     if weights.ndim == 3:
         weights = weights[:, :, None, :]
-    window = _window(graph, node, weights.shape[2:], config)
+    window = _window(node, weights.shape[2:], config)
     groups = get_int(node.attributes, "group", 1)
     return _products(graph, node, config, weights, scales, window, groups)
 
@@ -132,7 +137,7 @@ def _matrix_product(graph: Graph, node: Node, config: Config) -> Kernel:
     return _products(graph, node, config, weights.T[:, :, None, None], scales, Window((1, 1)), 1)
 
 
-def _products(  # noqa: PLR0913  (the operands of a convolution)
+def _products(
     graph: Graph,
     node: Node,
     config: Config,
@@ -221,7 +226,7 @@ def _work(
 
 def _bias(graph: Graph, node: Node, weights: Int64, zero_point: int) -> Int64:
     """The bias less what the input's zero point adds; proves that no sum leaves int32."""
-    bias = np.zeros(len(weights), np.int64)
+    bias: Int64 = np.zeros(len(weights), np.int64)
     if len(node.inputs) > 2 and node.inputs[2]:
         if node.inputs[2] not in graph.constants:
             raise CompileError(f"its bias {node.inputs[2]!r} is not a constant")
@@ -262,7 +267,7 @@ def _per_block(kinds: tuple[TensorType, TensorType], config: Config) -> Grouping
 
 def _average_pool(graph: Graph, node: Node, config: Config) -> Kernel:
     kinds = graph.type(node.inputs[0]), graph.type(node.outputs[0])
-    window = _window(graph, node, get_ints(node.attributes, "kernel_shape"), config)
+    window = _window(node, get_ints(node.attributes, "kernel_shape"), config)
     subs = config.channel_lanes // config.block_in
     work = _with_shared_weights(_work(kinds, window, config, _per_block(kinds, config), used=subs))
     zero_point = int8_zero_point(kinds[0])
@@ -327,7 +332,7 @@ def _runs(work: Work, window: Window, side: int) -> list[tuple[int, tuple[int, i
 
 def _max_pool(graph: Graph, node: Node, config: Config) -> Kernel:
     kinds = graph.type(node.inputs[0]), graph.type(node.outputs[0])
-    window = _window(graph, node, get_ints(node.attributes, "kernel_shape"), config)
+    window = _window(node, get_ints(node.attributes, "kernel_shape"), config)
     grouping = _per_block(kinds, config)
     subs = config.channel_lanes // config.block_out
     base = _work(kinds, window, config, grouping, used=subs)

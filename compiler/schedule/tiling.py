@@ -4,6 +4,7 @@ Only tilings that fit the scratchpads are considered.  The cost is the busiest o
 engines, plus the first load and the last store, which overlap with nothing.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -63,6 +64,20 @@ def extents_of(work: Work) -> dict[str, int]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What is tried besides tile sizes.
+
+    `held_input`: input tiles hold a whole reduction; else each reduction step loads its part.
+    `weights`: "all" are loaded once, "held" for each output block, or loaded each "step".
+    """
+
+    order: tuple[str, ...]
+    held_input: bool
+    weights: str
+    threads: int
+
+
 def search(work: Work, config: Config) -> Tiling | None:
     """Return the cheapest tiling that fits, double buffered if any such fits; None without.
 
@@ -70,15 +85,11 @@ def search(work: Work, config: Config) -> Tiling | None:
     """
     grid = _grid(work)
     for threads in (2, 1):
-        best: tuple[float, Tiling] | None = None
-        for order in ORDERS:
-            for held_input in (True, False):
-                for weights in ("all", "held", "step"):
-                    found = _best(work, config, grid, order, held_input, weights, threads)
-                    if found and (best is None or found[0] < best[0]):
-                        best = found
-        if best:
-            return best[1]
+        choices = itertools.product(ORDERS, (True, False), ("all", "held", "step"), (threads,))
+        found = [_best(work, config, grid, _Choice(*choice)) for choice in choices]
+        legal = [pair for pair in found if pair is not None]
+        if legal:
+            return min(legal, key=lambda pair: pair[0])[1]
     return None
 
 
@@ -104,24 +115,17 @@ def _grid(work: Work) -> dict[str, NDArray[np.int64]]:
     return {a: values[legal] for a, values in grid.items()}
 
 
-def _best(  # noqa: PLR0913  (one argument a choice)
-    work: Work,
-    config: Config,
-    grid: Grid,
-    order: tuple[str, ...],
-    held_input: bool,
-    weights: str,
-    threads: int,
-) -> tuple[float, Tiling] | None:
+def _best(work: Work, config: Config, grid: Grid, choice: _Choice) -> tuple[float, Tiling] | None:
+    order, threads, weights = choice.order, choice.threads, choice.weights
     depths, loops = config.depths(), (*order, *REDUCTIONS)
     trips = {a: -(-extent // grid[a]) for a, extent in extents_of(work).items()}
     input_depth = 1 + max(order.index(a) for a in ("n", "g", "h", "w"))
-    input_depth = input_depth if held_input else len(loops)
+    input_depth = input_depth if choice.held_input else len(loops)
     weight_depth = {"all": 0, "held": 1 + order.index("o"), "step": len(loops)}[weights]
     if work.shared_weights and weights != "all":
         return None
     runs = {d: _product([trips[a] for a in loops[:d]], grid) for d in range(len(loops) + 1)}
-    input_tiles = _input_tiles(work, grid, held_input)
+    input_tiles = _input_tiles(work, grid, held=choice.held_input)
     weight_tiles = _weight_tiles(work, grid, trips, weights)
     output_tiles = grid["n"] * grid["g"] * grid["o"] * work.out_subs * grid["h"] * grid["w"]
     parameter_rows = work.groups * work.out_blocks * work.out_subs
@@ -176,7 +180,7 @@ def _product(factors: list[NDArray[np.int64]], grid: Grid) -> NDArray[np.int64]:
     return result
 
 
-def _input_tiles(work: Work, grid: Grid, held: bool) -> NDArray[np.int64]:
+def _input_tiles(work: Work, grid: Grid, *, held: bool) -> NDArray[np.int64]:
     window = work.window
     taps = window.kernel[0] if held else grid["k"]
     rows = (grid["h"] - 1) * window.strides[0] + (taps - 1) * window.dilations[0] + 1

@@ -44,7 +44,7 @@ def grouping_of(groups: int, depth: int, outputs: int, config: Config) -> Groupi
 
 def split_parts(weights: Int64) -> Int64:
     """Return int64[parts, *shape] that sums to the weights, each part within int8."""
-    if weights.size == 0 or (INT8_MIN <= weights.min() and weights.max() <= INT8_MAX):
+    if weights.size == 0 or (weights.min() >= INT8_MIN and weights.max() <= INT8_MAX):
         return weights[None]
     low = np.clip(weights, INT8_MIN, INT8_MAX)
     return np.stack([low, weights - low])

@@ -200,7 +200,7 @@ class _Builder:
         return Buffer("acc", "int32", shape, Scope.ACCUMULATOR)
 
     def _weight(self) -> Buffer:
-        """Dimensions: i_o, k_o, group, o, out sub-tile, i, in sub-tile, part, kernel row, column."""
+        """Dimensions: i_o, k_o, group, o, out sub-tile, i, in sub-tile, part, row, column."""
         work, tiling = self._work, self._tiling
         sizes, trips = tiling.sizes, tiling.trips
         if work.shared_weights:

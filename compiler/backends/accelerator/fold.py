@@ -29,8 +29,11 @@ class FoldAxis:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """`loops` become hardware loops, `uops` the uop list (first axis slowest); `unrolled` the
-    axes that fit neither: one instruction for each of their iterations."""
+    """Where the axes went.
+
+    `loops` become hardware loops, `uops` the uop list (first axis slowest); `unrolled` are those
+    that fit neither: one instruction for each of their iterations.
+    """
 
     unrolled: tuple[FoldAxis, ...]
     loops: tuple[FoldAxis, ...]

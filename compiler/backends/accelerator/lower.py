@@ -158,7 +158,7 @@ class _Lowering:
             return self._config.output_tile_bytes
         return self._config.tile_bytes()[memory.name.lower()]
 
-    def _load(  # noqa: PLR0913  (a block, and what its instruction adds)
+    def _load(
         self,
         copy: Copy,
         memory: Memory,
@@ -235,7 +235,7 @@ class _Lowering:
             steps.append(stride if extent.size > 1 else 0)
         return first, tuple(steps)
 
-    def _store_block(  # noqa: PLR0913  (a block, and what its instruction adds)
+    def _store_block(
         self,
         store: Store,
         block: StoreBlock,
