@@ -8,14 +8,19 @@ from tilewright.compiler.passes.fold_pads import fold_pads
 from tilewright.compiler.passes.fold_scales import fold_scales
 from tilewright.compiler.passes.fuse_clamps import fuse_clamps
 from tilewright.compiler.passes.fuse_quantized import fuse_quantized
+from tilewright.compiler.passes.hoist_quantize import hoist_quantize
 from tilewright.compiler.passes.merge_reshapes import merge_reshapes
 from tilewright.compiler.passes.remove_identities import remove_identities
+from tilewright.compiler.passes.sink_dequantize import sink_dequantize
 from tilewright.compiler.passes.widen_windows import widen_windows
 
 PASSES = (
     remove_identities,
+    sink_dequantize,
     fold_scales,  # a scaled real value is one more DequantizeLinear
     fold_pads,  # real Pad before a real Conv hides the chain from fusion
+    sink_dequantize,  # behind what follows the folded scales
+    hoist_quantize,  # what is left of movement between an operator and its QuantizeLinear
     fuse_quantized,
     fold_constants,  # DequantizeLinears that no operator took its weights from
     eliminate_dead,  # leftover DequantizeLinears would make tensors look shared

@@ -7,7 +7,7 @@ on real values on the host.
 from dataclasses import replace
 
 from tilewright.compiler.ir.graph import Graph, Node, Value
-from tilewright.compiler.ir.operators import OPERATORS, Fusion, stored_range
+from tilewright.compiler.ir.operators import OPERATORS, Fusion
 from tilewright.compiler.passes.clamps import Clamp, clamp_of
 from tilewright.compiler.passes.eliminate_dead import eliminate_dead
 from tilewright.compiler.passes.uses import Uses, merge_origins
@@ -109,8 +109,6 @@ class _Fuser:
         fusion = OPERATORS[node.op].fusion
         if fusion is Fusion.ACCUMULATE:
             return self._accumulate(node, y, bounds, chain)
-        if fusion is Fusion.LAYOUT or node.op in {"MaxPool", "Gather", "Pad"}:
-            return self._keeping(node, y, bounds, chain)
         if self._add_bias(node, y, bounds, chain):
             return True
         real = fusion in {Fusion.ELEMENTWISE, Fusion.POOL}
@@ -122,33 +120,6 @@ class _Fuser:
             return False
         name = origin[1] if len(origin) > 2 else origin[-1]
         self._append("Requantize", name, [x], y, bounds, merge_origins(origin))
-        return True
-
-    def _keeping(self, node: Node, y: str, bounds: dict[str, Attribute], chain: list[Node]) -> bool:
-        """An operator that keeps the input's quantization; a Requantize follows if y differs."""
-        source = quantized_source(self._uses, node.inputs[0])
-        if source is None or len(node.outputs) != 1:
-            return False
-        kind, result = self._values[source].type, self._graph.type(y)
-        if not _is_stored(kind):
-            return False
-        origin = merge_origins([self._uses.producer(node.inputs[0]), node, *chain])
-        inputs = [source, *node.inputs[1:]]
-        low, high = stored_range(result.dtype)
-        same = (kind.dtype, kind.quantization) == (result.dtype, result.quantization)
-        attributes = dict(node.attributes)
-        if node.op == "Pad" and attributes["mode"] == "constant":
-            value = get_float(attributes, "value", 0.0)
-            if value != 0 and not same:
-                return False  # stored in the input's scale, the border would be rounded twice
-            (attributes["value"], _) = Clamp(low=value).stored(kind)
-        if same and bounds == {"low": low, "high": high}:
-            self._append(node.op, node, inputs, y, attributes, origin)
-            return True
-        kept = self._fresh(node.outputs[0] + ".stored")
-        self._define(kept, replace(kind, shape=result.shape))
-        self._append(node.op, node, inputs, kept, attributes, origin)
-        self._append("Requantize", chain[-1], [kept], y, bounds, merge_origins(chain))
         return True
 
     def _elementwise(

@@ -4,28 +4,48 @@ from dataclasses import replace
 
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.operators import stored_range
+from tilewright.compiler.passes.uses import Uses
 
 _STEPS = 255
 """The largest distance of an 8-bit value from its zero point."""
 
 
 def remove_identities(graph: Graph) -> Graph:
-    """Let consumers read the original; a copy that is a graph output stays.
+    """Name the original as its only copy, or else let consumers read the original.
 
-    A Requantize between scales so close that no value changes becomes a Reinterpret.
+    A copy of a graph input, constant or other output that is itself an output stays.  A
+    Requantize between scales so close that no value changes becomes a Reinterpret.
     """
-    renamed: dict[str, str] = {}
+    uses, read, written = Uses(graph), dict[str, str](), dict[str, str]()
     kept: list[Node] = []
     for node in graph.nodes:
-        inputs = tuple(renamed.get(name, name) for name in node.inputs)
-        if _copies(graph, node) and node.outputs[0] not in graph.output_names:
-            renamed[node.outputs[0]] = inputs[0]
-        elif node.op == "Requantize" and _keeps_values(graph, node):
-            kept.append(replace(node, op="Reinterpret", inputs=inputs, attributes={}))
+        x, y = node.inputs[0] if node.inputs else "", node.outputs[0]
+        if not _copies(graph, node):
+            reinterprets = node.op == "Requantize" and _keeps_values(graph, node)
+            kept.append(replace(node, op="Reinterpret", attributes={}) if reinterprets else node)
+        elif uses.is_private(x) and uses.producer(x) and x not in read:
+            written[x] = y
+        elif y not in graph.output_names:
+            read[y] = read.get(x, x)
         else:
-            kept.append(replace(node, inputs=inputs))
-    values = {name: value for name, value in graph.values.items() if name not in renamed}
-    return replace(graph, nodes=tuple(kept), values=values)
+            kept.append(node)
+    names = {name: _follow(written, read.get(name, name)) for name in graph.values}
+    nodes = [
+        replace(
+            node,
+            inputs=tuple(names[n] if n else "" for n in node.inputs),
+            outputs=tuple(_follow(written, n) for n in node.outputs),
+        )
+        for node in kept
+    ]
+    values = {name: value for name, value in graph.values.items() if names[name] == name}
+    return replace(graph, nodes=tuple(nodes), values=values)
+
+
+def _follow(names: dict[str, str], name: str) -> str:
+    while name in names:
+        name = names[name]
+    return name
 
 
 def _copies(graph: Graph, node: Node) -> bool:

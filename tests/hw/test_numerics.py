@@ -122,3 +122,31 @@ def test_scale_ratio_rounds_every_step_to_float32() -> None:
 def test_multipliers_of_ratios_come_in_order() -> None:
     multipliers, shifts = numerics.multipliers_of_ratios([0.5, 0.75])
     assert (multipliers / 2.0**shifts).tolist() == [0.5, 0.75]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_add_multipliers_are_the_largest_that_keep_the_sum_in_int32(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b, y = (float(np.float32(10 ** rng.uniform(-4, 1))) for _ in range(3))
+    ma, mb, k = numerics.add_multipliers(a, b, y)
+    exact = [Fraction(s) / Fraction(y) for s in (a, b)]
+    assert [ma, mb] == [round(ratio * 2**k) for ratio in exact]
+    assert 255 * (ma + mb) < 2**31
+    assert max(ma, mb) < 2**22
+    assert max(round(ratio * 2 ** (k + 1)) for ratio in exact) >= 2**22
+
+
+def test_add_multipliers_of_equal_scales() -> None:
+    assert numerics.add_multipliers(0.5, 0.5, 0.5) == (1 << 21, 1 << 21, 21)
+    assert numerics.add_multipliers(0.25, 1.0, 0.5) == (1 << 19, 1 << 21, 20)
+
+
+def test_an_add_multiplier_that_rounds_up_to_a_power_of_two_is_halved() -> None:
+    just_below = float(np.nextafter(np.float32(1), np.float32(0)))
+    assert numerics.add_multipliers(just_below, 0.5, 1.0) == (1 << 21, 1 << 20, 21)
+
+
+@pytest.mark.parametrize("a", [0.0, float("inf"), float("nan"), 2.0**22, 2.0**22 - 0.25])
+def test_impossible_add_scales_are_refused(a: float) -> None:
+    with pytest.raises(CompileError, match=r"^add: scale ratio"):
+        numerics.add_multipliers(a, 1.0, 1.0)

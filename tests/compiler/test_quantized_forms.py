@@ -1,0 +1,242 @@
+"""What real operators between DequantizeLinear and QuantizeLinear become, and that it is right."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+from tilewright.compiler.ir.graph import Graph, Node
+from tilewright.compiler.load import load
+from tilewright.exact import execute
+from tilewright.hw.errors import ModelError
+from tilewright.runtime.tensor import Array, Quantization
+
+RNG = np.random.default_rng(11)
+SX, SY = np.float32(0.05), np.float32(0.0713)
+SCALES = {
+    "sx": np.array(SX),
+    "sy": np.array(SY),
+    "zx": np.array(-7, np.int8),
+    "zy": np.array(4, np.int8),
+    "lowest": np.array(-128, np.int8),
+}
+Nodes = list[object]
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def dq(x: str, y: str, scale: str = "sx", zero: str = "zx"):
+    return helper.make_node("DequantizeLinear", [x, scale, zero], [y])
+
+
+def q(x: str, y: str, scale: str = "sy", zero: str = "zy"):
+    return helper.make_node("QuantizeLinear", [x, scale, zero], [y])
+
+
+@pytest.fixture
+def imported(model_file, run_on_host) -> Callable[..., Graph]:
+    """Import a model; host kernels, exact arithmetic and onnxruntime must agree on its outputs."""
+
+    def build(
+        nodes: Nodes,
+        inputs: Mapping[str, tuple[int, ...]],
+        outputs: Mapping[str, tuple[int, ...]],
+        weights: Mapping[str, Array] | None = None,
+    ) -> Graph:
+        kinds = [{n: ("int8", s) for n, s in table.items()} for table in (inputs, outputs)]
+        path = model_file(nodes, *kinds, {**SCALES, **(weights or {})})
+        graph = load(path)
+        feeds = {n: RNG.integers(-128, 128, s).astype(np.int8) for n, s in inputs.items()}
+        session = onnxruntime.InferenceSession(path.read_bytes())
+        theirs = dict(zip(outputs, session.run(list(outputs), feeds), strict=True))
+        exact, host = execute(graph, feeds), run_on_host(graph, feeds)
+        for name in outputs:
+            np.testing.assert_array_equal(host[name], exact[name])
+            assert np.abs(exact[name].astype(int) - theirs[name]).max() <= 1
+            assert (exact[name] != theirs[name]).mean() < 0.02
+        return graph
+
+    return build
+
+
+def only(graph: Graph, op: str) -> Node:
+    (node,) = [n for n in graph.nodes if n.op == op]
+    return node
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
+def test_an_elementwise_operator_with_relu_is_one_node(imported, op: str) -> None:
+    nodes = [
+        dq("a", "ar"),
+        dq("b", "br"),
+        helper.make_node(op, ["ar", "br"], ["s"]),
+        helper.make_node("Relu", ["s"], ["r"]),
+        q("r", "y"),
+    ]
+    graph = imported(nodes, {"a": (1, 3, 8, 8), "b": (1, 3, 1, 8)}, {"y": (1, 3, 8, 8)})
+    assert ops(graph) == [op]
+    assert dict(graph.nodes[0].attributes) == {"low": 4, "high": 127}
+
+
+@pytest.mark.parametrize(("op", "factor"), [("Mul", 0.25), ("Div", 6.0), ("Div", 1.4142135)])
+def test_a_number_folds_into_the_scale_of_what_it_multiplies(imported, op, factor) -> None:
+    nodes = [
+        dq("x", "xr"),
+        helper.make_node(op, ["xr", "c"], ["m"]),
+        helper.make_node("MaxPool", ["m"], ["r"], kernel_shape=[2, 2]),
+        q("r", "y"),
+    ]
+    weights = {"c": np.array(factor, np.float32)}
+    graph = imported(nodes, {"x": (1, 2, 6, 6)}, {"y": (1, 2, 5, 5)}, weights)
+    assert ops(graph) == ["Reinterpret", "MaxPool", "Requantize"]
+    expected = SX * np.float32(factor) if op == "Mul" else SX / np.float32(factor)
+    scaled = graph.type(graph.nodes[0].outputs[0]).quantization
+    assert scaled == Quantization((float(expected),), (-7,))
+
+
+def test_a_negative_number_is_an_operand(model_file) -> None:
+    nodes = [dq("x", "xr"), helper.make_node("Mul", ["xr", "c"], ["m"]), q("m", "y")]
+    weights = {**SCALES, "c": np.array(-1, np.float32)}
+    graph = load(model_file(nodes, {"x": ("int8", (2,))}, {"y": ("int8", (2,))}, weights))
+    assert ops(graph) == ["Mul"]
+
+
+def test_a_scale_that_changes_no_value_is_only_another_name(imported) -> None:
+    near = np.nextafter(SX, np.float32(1))
+    nodes = [dq("x", "xr"), q("xr", "y", "near", "zx")]
+    graph = imported(nodes, {"x": (64,)}, {"y": (64,)}, {"near": np.array(near)})
+    assert ops(graph) == ["Reinterpret"]
+
+
+def test_the_mean_over_height_and_width_is_a_pool(imported) -> None:
+    mean = helper.make_node("ReduceMean", ["xr"], ["r"], axes=[-1, -2], keepdims=0)
+    graph = imported([dq("x", "xr"), mean, q("r", "y")], {"x": (2, 3, 4, 5)}, {"y": (2, 3)})
+    assert ops(graph) == ["AveragePool", "Squeeze"] or ops(graph) == [
+        "AveragePool",
+        "Squeeze",
+        "Requantize",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "extra", "folded"),
+    [
+        ("AveragePool", None, {}, True),
+        ("AveragePool", None, {"pads": [1, 0, 0, 0], "count_include_pad": 1}, True),
+        ("AveragePool", None, {"pads": [1, 0, 0, 0]}, False),
+        ("AveragePool", 0.5, {}, False),
+        ("MaxPool", None, {}, False),
+        ("MaxPool", -6.4, {}, True),
+    ],
+)
+def test_a_pad_moves_into_a_pool_that_pads_alike(imported, op, value, extra, folded) -> None:
+    names = ["xr", "pads"] + (["value"] if value is not None else [])
+    nodes = [
+        dq("x", "xr", zero="lowest" if value == -6.4 else "zx"),
+        helper.make_node("Pad", names, ["p"]),
+        q("p", "ps", "sx", "lowest" if value == -6.4 else "zx"),
+        dq("ps", "pr", zero="lowest" if value == -6.4 else "zx"),
+        helper.make_node(op, ["pr"], ["r"], kernel_shape=[3, 3], strides=[2, 2], **extra),
+        q("r", "y"),
+    ]
+    weights = {"pads": np.array([0, 0, 1, 0, 0, 0, 0, 2], np.int64)}
+    if value is not None:
+        real = value if value == 0.5 else -6.4 + 6.4
+        weights["value"] = np.array(real, np.float32)
+    height = 4 if "pads" in extra else 3
+    graph = imported(nodes, {"x": (1, 2, 7, 8)}, {"y": (1, 2, height, 4)}, weights)
+    assert ("Pad" in ops(graph)) != folded
+
+
+def test_split_parts_and_gathered_channels_keep_their_integers(imported) -> None:
+    nodes = [
+        dq("x", "xr"),
+        helper.make_node("Split", ["xr"], ["a", "b"], axis=1),
+        q("a", "y", "sx", "zx"),
+        helper.make_node("Gather", ["b", "index"], ["g"], axis=-1),
+        q("g", "z"),
+    ]
+    weights = {"index": np.array([2, 0], np.int64)}
+    graph = imported(nodes, {"x": (1, 6, 4)}, {"y": (1, 3, 4), "z": (1, 3, 2)}, weights)
+    assert ops(graph)[0] == "Slice"
+    assert all(graph.type(n.outputs[0]).dtype == "int8" for n in graph.nodes if n.op == "Slice")
+
+
+def test_a_one_dimensional_convolution_has_height_one(imported) -> None:
+    attributes = {"pads": [2, 1], "strides": [2], "dilations": [2], "group": 2}
+    nodes = [
+        dq("x", "xr"),
+        dq("w", "wr", zero="z0"),
+        helper.make_node("Conv", ["xr", "wr"], ["r"], **attributes),
+        q("r", "y", "s2"),
+        dq("y", "yr", "s2", "zy"),
+        helper.make_node("MaxPool", ["yr"], ["m"], kernel_shape=[2]),
+        q("m", "z", "s2"),
+    ]
+    weights = {
+        "w": RNG.integers(-128, 128, (4, 2, 3)).astype(np.int8),
+        "z0": np.array(0, np.int8),
+        "s2": np.array(0.9, np.float32),
+    }
+    graph = imported(nodes, {"x": (1, 4, 11)}, {"z": (1, 4, 4)}, weights)
+    assert ops(graph) == ["Unsqueeze", "Conv", "MaxPool", "Squeeze"]
+    conv, pool = only(graph, "Conv").attributes, only(graph, "MaxPool").attributes
+    assert (conv["kernel_shape"], conv["pads"]) == ((1, 3), (0, 2, 0, 1))
+    assert (conv["strides"], conv["dilations"]) == ((1, 2), (1, 2))
+    assert (pool["kernel_shape"], pool["pads"]) == ((1, 2), (0, 0, 0, 0))
+
+
+def test_reshapes_in_a_row_are_one_and_cancel(model_file) -> None:
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["f"]),
+        helper.make_node("Reshape", ["f", "s4"], ["g"]),
+        helper.make_node("Relu", ["g"], ["r"]),
+        helper.make_node("Unsqueeze", ["r", "axes"], ["u"]),
+        helper.make_node("Reshape", ["u", "s2"], ["y"]),
+    ]
+    weights = {
+        "s4": np.array([-1, 3, 2, 2], np.int64),
+        "axes": np.array([0], np.int64),
+        "s2": np.array([-1, 12], np.int64),
+    }
+    inputs, outputs = {"x": ("int8", ("N", 3, 2, 2))}, {"y": ("int8", ("N", 12))}
+    graph = load(model_file(nodes, inputs, outputs, weights))
+    assert ops(graph) == ["Requantize", "Reshape"]
+    assert graph.nodes[0].inputs == ("x",)
+    assert graph.nodes[1].attributes["shape"] == (-1, 12)
+
+
+def test_integer_parts_of_different_scales_are_refused(model_file) -> None:
+    nodes = [
+        dq("a", "ar"),
+        dq("b", "br", "sy", "zy"),
+        helper.make_node("Concat", ["a", "b"], ["y"], axis=0, name="join"),
+    ]
+    outputs = {"y": ("int8", (4,)), "ar": ("float32", (2,)), "br": ("float32", (2,))}
+    path = model_file(nodes, {"a": ("int8", (2,)), "b": ("int8", (2,))}, outputs, SCALES)
+    with pytest.raises(ModelError, match="'join': Concat: its parts are integers of different sc"):
+        load(path)
+
+
+def test_arithmetic_on_stored_integers_is_refused(model_file) -> None:
+    nodes = [dq("a", "ar"), helper.make_node("Max", ["a", "a"], ["y"], name="raw")]
+    outputs = {"y": ("int8", (2,)), "ar": ("float32", (2,))}
+    path = model_file(nodes, {"a": ("int8", (2,))}, outputs, SCALES)
+    with pytest.raises(ModelError, match="node 'raw': Max works on the stored integers of int8"):
+        load(path)
+
+
+def test_constant_weights_of_integer_products_are_int8(model_file) -> None:
+    node = helper.make_node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])
+    weights = {"w": np.array([[0], [200]], np.uint8), "zw": np.array(130, np.uint8), **SCALES}
+    path = model_file([node], {"x": ("int8", (1, 2))}, {"y": ("int32", (1, 1))}, weights)
+    graph = load(path)
+    weight = graph.nodes[0].inputs[1]
+    assert graph.constants[weight].tolist() == [[-128], [72]]
+    assert graph.type(weight).quantization == Quantization((1.0,), (2,))
+    got = execute(graph, {"x": np.array([[3, 1]], np.int8)})["y"]
+    assert got.tolist() == [[(3 + 7) * -130 + (1 + 7) * 70]]
