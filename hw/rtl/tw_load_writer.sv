@@ -209,7 +209,8 @@ module tw_load_writer (
 
   wire take = !valid_q || ((can_step && completes && last_tile) && offer_free);
   assign command_ready = !next_valid_q || take;
-  assign beat_ready = (can_step && is_data && (next_slot == 0 || column_q == x_end_q)) && offer_free;
+  wire ends_beat = next_slot == 0 || column_q == x_end_q;
+  assign beat_ready = (can_step && is_data && ends_beat) && offer_free;
   assign active = command_valid || next_valid_q || valid_q || load_valid || retire;
 
   always @(posedge clk) begin
