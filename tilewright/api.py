@@ -1,17 +1,18 @@
 """The functions that a program calls: `load`, `compile`, `load_program`, `InferenceSession`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from tilewright.compiler.bounds import floor_cycles, node_bounds
 from tilewright.compiler.passes.bind_shapes import bind_shapes
 from tilewright.compiler.pipeline import compile_graph
 from tilewright.feeds import infer_shapes
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError, ConfigError, ModelError
-from tilewright.model import Graph, load
+from tilewright.model import Graph, load, reference_graph
 from tilewright.report import Report, build_report
 from tilewright.runtime import program as program_file
 from tilewright.runtime.program import Program
@@ -81,7 +82,7 @@ def report_of(
 ) -> Report:
     """Return the report of requests that an engine served."""
     return build_report(
-        program,
+        bounded_by(program, memory),
         served.executions,
         engine=engine,
         target=DEFAULT_TARGET,
@@ -90,6 +91,24 @@ def report_of(
         cpu_seconds=served.cpu_seconds,
         command=command,
     )
+
+
+def bounded_by(program: Program, memory: MemoryModel) -> Program:
+    """Return the program with its bounds for the beats a cycle of a memory.
+
+    Raises:
+        ModelError: the memory is not the default's speed, and the program holds no model.
+    """
+    if memory.beats == 1:
+        return program
+    graph = reference_graph(program)
+    bounds = node_bounds(graph, program.config, beats=memory.beats)
+    layers = tuple(
+        replace(layer, bound_cycles=bounds[layer.name].cycles, bound=bounds[layer.name].limit)
+        for layer in program.layers
+    )
+    floor = floor_cycles(graph, program.config, beats=memory.beats)
+    return replace(program, layers=layers, floor_cycles=floor)
 
 
 def compile(  # noqa: A001  (the public name; nothing here needs the builtin)

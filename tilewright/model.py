@@ -7,6 +7,7 @@ from pathlib import Path
 from tilewright.compiler import load as onnx_loader
 from tilewright.compiler.ir.graph import Graph as IrGraph
 from tilewright.compiler.ir.graph import Value
+from tilewright.compiler.passes.bind_shapes import bind_shapes
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.program import Program, write_whole
 
@@ -40,8 +41,8 @@ class Graph:
         return str(self.ir)
 
 
-def graph_of_program(program: Program) -> Graph:
-    """Return the model that a program was compiled from.
+def reference_graph(program: Program) -> IrGraph:
+    """Return the model that a program was compiled from, its symbols replaced by sizes.
 
     Raises:
         ModelError: the program holds none.
@@ -51,7 +52,15 @@ def graph_of_program(program: Program) -> Graph:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{program.name}.onnx"
         path.write_bytes(program.model)
-        return load(path)
+        graph = load(path)
+    shapes = {name: program.tensor(name).type.static_shape for name in program.inputs}
+    sizes = {
+        dim: size
+        for value in graph.inputs
+        for dim, size in zip(value.shape, shapes[value.name], strict=True)
+        if isinstance(dim, str)
+    }
+    return bind_shapes(graph.ir, sizes)
 
 
 def load(path: Path | str) -> Graph:

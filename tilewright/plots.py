@@ -72,19 +72,19 @@ def _layers(report: Report) -> Figure:
 
 
 def layer_bytes(program: Program) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the DRAM bytes that each layer's instructions move, int64[layers]."""
+    """Return the DRAM bytes that each layer's instructions read and write, int64[layers, 2]."""
     config = program.config
-    moved = np.zeros(len(program.layers), np.int64)
+    moved = np.zeros((len(program.layers), 2), np.int64)
     for layer, task in zip(program.layer_of.tolist(), decode(program.code), strict=True):
         if layer < 0:
             continue
         if isinstance(task, Load):
             size = config.tile_bytes()[Memory(task.memory).name.lower()]
             size = config.output_tile_bytes if task.widen else size
-            moved[layer] += task.x * task.y * task.z * size
+            moved[layer, 0] += task.x * task.y * task.z * size
         elif isinstance(task, Store):
             size = config.accumulator_tile_bytes if task.raw else config.output_tile_bytes
-            moved[layer] += task.x * task.y * task.z * size
+            moved[layer, 1] += task.x * task.y * task.z * size
     return moved
 
 
@@ -95,7 +95,7 @@ def _roofline(program: Program, report: Report) -> Figure:
     cycles = {row.name: row.cycles for row in report.layers}
     points = [
         (row.name, row.macs / size, row.macs / (cycles[row.name] or 1))
-        for row, size in zip(program.layers, layer_bytes(program).tolist(), strict=True)
+        for row, size in zip(program.layers, layer_bytes(program).max(axis=1).tolist(), strict=True)
         if row.macs and size and cycles[row.name]
     ]
     low = min([peak / bus, *(x for _, x, _ in points)]) / 4
@@ -105,7 +105,7 @@ def _roofline(program: Program, report: Report) -> Figure:
     for name, x, y in points:
         axes.plot(x, y, "o", color=COLOURS["busy"])
         axes.annotate(name, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8)
-    axes.set_xlabel("MACs a byte of DRAM traffic, each direction's bus shared")
+    axes.set_xlabel("MACs a byte of the busier direction of DRAM traffic")
     axes.set_ylabel("MACs a cycle")
     axes.set_title(f"Roofline: peak {peak} MACs, bus {bus} bytes a cycle")
     return figure
@@ -113,7 +113,7 @@ def _roofline(program: Program, report: Report) -> Figure:
 
 def _timeline(program: Program, execution: Execution, report: Report) -> Figure:
     figure = Figure(figsize=(10, 4.5), layout="constrained")
-    spans_axes, causes_axes = figure.subplots(2, 1, height_ratios=[3, 2])
+    spans_axes, causes_axes = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     palette = mpl.colormaps["tab20"]
     labelled: set[int] = set()
     start = 0
@@ -139,7 +139,6 @@ def _timeline(program: Program, execution: Execution, report: Report) -> Figure:
         start += counters.cycles
     spans_axes.set_yticks(list(Engine), [engine.name.lower() for engine in Engine])
     spans_axes.invert_yaxis()
-    spans_axes.set_xlabel("cycle")
     spans_axes.set_title(_title(report))
     spans_axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
     _causes(causes_axes, report)

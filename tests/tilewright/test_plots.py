@@ -22,4 +22,4 @@ def test_every_plot_is_a_png(two_layers: Program, timed: Execution) -> None:
 
 
 def test_bytes_of_a_layer_are_those_its_instructions_move(two_layers: Program) -> None:
-    assert layer_bytes(two_layers).tolist() == [8 + 32 + 16 + 4 + 4, 16 + 4 + 4, 0]
+    assert layer_bytes(two_layers).tolist() == [[8 + 32 + 16 + 4, 4], [16 + 4, 4], [0, 0]]

@@ -21,7 +21,7 @@ from tilewright.feeds import (
 )
 from tilewright.hw.config import Config
 from tilewright.hw.errors import ModelError
-from tilewright.model import Graph, graph_of_program, load
+from tilewright.model import Graph, load, reference_graph
 from tilewright.runtime.tensor import TensorType
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -75,18 +75,7 @@ class Source:
         """
         if self.graph is not None:
             return bind_shapes(self.graph.ir, sizes)
-        program = self._made().program
-        graph = graph_of_program(program)
-        shapes = {name: program.tensor(name).type.static_shape for name in program.inputs}
-        return bind_shapes(
-            graph.ir,
-            {
-                dim: size
-                for value in graph.inputs
-                for dim, size in zip(value.shape, shapes[value.name], strict=True)
-                if isinstance(dim, str)
-            },
-        )
+        return reference_graph(self._made().program)
 
     def compiled(
         self,
