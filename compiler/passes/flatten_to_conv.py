@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.compiler.ir.graph import Graph, Node, Value
+from tilewright.compiler.passes.names import Names
 from tilewright.compiler.passes.uses import Uses, merge_origins
 from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import TensorType
@@ -19,6 +20,7 @@ def flatten_to_conv(graph: Graph) -> Graph:
     uses = Uses(graph)
     values, constants = dict(graph.values), dict(graph.constants)
     nodes: list[Node] = []
+    names = Names(graph)
     for node in graph.nodes:
         flatten = uses.producer(node.inputs[0]) if node.op == "MatMul" else None
         if flatten is None or not _is_spatial_flatten(graph, flatten, node):
@@ -31,7 +33,7 @@ def flatten_to_conv(graph: Graph) -> Graph:
         array = constants[weight].T.reshape(columns, c, h, w)
         q = kind.quantization
         turned = replace(q, axis=None if q.axis is None else 0) if q else None
-        name, spread = f"{weight}.{c}x{h}x{w}", f"{y}.1x1"
+        name, spread = names.value(f"{weight}.{c}x{h}x{w}"), names.value(f"{y}.1x1")
         constants[name] = np.ascontiguousarray(array)
         values[name] = Value(name, TensorType(kind.dtype, array.shape, turned))
         values[spread] = Value(spread, replace(out, shape=(*out.shape, 1, 1)))
@@ -51,10 +53,8 @@ def flatten_to_conv(graph: Graph) -> Graph:
             attributes=attributes,
             origin=merge_origins([flatten, node]),
         )
-        back = Node(
-            "Flatten", f"{node.name}.Flatten", (spread,), (y,), {"axis": 1}, origin=node.origin
-        )
-        nodes += [conv, back]
+        back = names.node(f"{node.name}.Flatten")
+        nodes += [conv, Node("Flatten", back, (spread,), (y,), {"axis": 1}, origin=node.origin)]
     return replace(graph, nodes=tuple(nodes), values=values, constants=constants)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.compiler.ir.graph import Graph, Node, Value
+from tilewright.compiler.passes.names import Names
 from tilewright.compiler.passes.uses import Uses, merge_origins
 from tilewright.compiler.passes.weights import quantized_source, real_constant
 from tilewright.runtime.tensor import TensorType
@@ -19,7 +20,7 @@ def fold_scales(graph: Graph) -> Graph:
 
     The new scale is s · c or s / c, c and the result rounded to float32.
     """
-    uses, values = Uses(graph), dict(graph.values)
+    uses, values, names = Uses(graph), dict(graph.values), Names(graph)
     nodes: list[Node] = []
     for node in graph.nodes:
         scaled = _scaled(graph, uses, node)
@@ -28,10 +29,11 @@ def fold_scales(graph: Graph) -> Graph:
             continue
         source, kind = scaled
         origin = merge_origins([*map(uses.producer, node.inputs), node])
-        name = f"{node.outputs[0]}.as"
+        name = names.value(f"{node.outputs[0]}.as")
+        reinterpret = names.node(f"{node.name}.Reinterpret")
         values[name] = Value(name, kind)
         nodes += [
-            Node("Reinterpret", f"{node.name}.Reinterpret", (source,), (name,), origin=origin),
+            Node("Reinterpret", reinterpret, (source,), (name,), origin=origin),
             replace(node, op="DequantizeLinear", inputs=(name,), attributes={}),
         ]
     return replace(graph, nodes=tuple(nodes), values=values)

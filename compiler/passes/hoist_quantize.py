@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tilewright.compiler.ir.graph import Graph, Node, Value
 from tilewright.compiler.ir.operators import OPERATORS, Fusion
+from tilewright.compiler.passes.names import Names
 from tilewright.compiler.passes.uses import Uses
 
 
@@ -35,7 +36,7 @@ def _can_swap(graph: Graph, uses: Uses, move: Node, end: Node) -> bool:
 
 def _swap(graph: Graph, move: Node, end: Node) -> Graph:
     x, y = move.inputs[0], end.outputs[0]
-    stored = f"{x}.stored"
+    stored = Names(graph).value(f"{x}.stored")
     kind = replace(graph.type(y), shape=graph.type(x).shape)
     swapped = {
         move.name: replace(end, inputs=(x,), outputs=(stored,)),

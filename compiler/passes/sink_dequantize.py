@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.compiler.ir.graph import Graph, Node, Value
 from tilewright.compiler.ir.operators import OPERATORS, Fusion, stored_range
+from tilewright.compiler.passes.names import Names
 from tilewright.runtime.attributes import get_float
 from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import TensorType
@@ -21,7 +22,7 @@ KEEPING = {name for name, op in OPERATORS.items() if op.fusion is Fusion.LAYOUT}
 
 def sink_dequantize(graph: Graph) -> Graph:
     """Rewrite op(DequantizeLinear(x)) to DequantizeLinear(op(x)), x having one scale."""
-    values, nodes = dict(graph.values), list[Node]()
+    values, nodes, names = dict(graph.values), list[Node](), Names(graph)
     stored: dict[str, str] = {}
     for node in graph.nodes:
         source = stored.get(node.inputs[0]) if node.op in KEEPING else None
@@ -34,13 +35,13 @@ def sink_dequantize(graph: Graph) -> Graph:
                 stored[y] = x
             continue
         y = node.outputs[0]
-        kept = f"{y}.stored"
+        kept = names.value(f"{y}.stored")
         values[kept] = Value(kept, replace(values[source].type, shape=graph.type(y).shape))
         stored[y] = kept
         moved = replace(
             node, inputs=(source, *node.inputs[1:]), outputs=(kept,), attributes=attributes
         )
-        name = f"{node.name}.DequantizeLinear"
+        name = names.node(f"{node.name}.DequantizeLinear")
         nodes += [moved, Node("DequantizeLinear", name, (kept,), (y,), origin=node.origin)]
     return replace(graph, nodes=tuple(nodes), values=values)
 
