@@ -23,28 +23,24 @@ $(VENV)/base.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/run.stamp: $(VENV)/base.stamp pyproject.toml
-	$(RUN) python -m pip install --quiet --disable-pip-version-check -e .
-	@touch $@
-
 $(VENV)/test.stamp: $(VENV)/base.stamp pyproject.toml
 	$(RUN) python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@ $(VENV)/run.stamp
+	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/test.stamp
 	$(RUN) python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
 	@touch $@
 
-demo: $(VENV)/run.stamp  ## the embedded model on simulated hardware, every value checked
+demo: setup  ## the embedded model on simulated hardware, every value checked
 	$(RUN) tilewright demo
 
-test: $(VENV)/test.stamp  ## the default tests
+test: setup  ## the default tests
 	$(PYTEST) -m "not slow and not models"
 
-test-all: $(VENV)/test.stamp  ## the default and the slow tests
+test-all: setup  ## the default and the slow tests
 	$(PYTEST) -m "not models"
 
-test-models: $(VENV)/test.stamp  ## tests over a folder of models: make test-models MODELS=../shared/models
+test-models: setup  ## tests over a folder of models: make test-models MODELS=../shared/models
 	@test -d "$(MODELS)" || { echo "error: MODELS=$(MODELS) is not a folder; give the one that holds manifest.json" >&2; exit 2; }
 	TILEWRIGHT_MODELS="$(abspath $(MODELS))" $(PYTEST) -m "models"
 
@@ -57,10 +53,10 @@ lint: $(VENV)/dev.stamp  ## format, style, types, import directions, dead code, 
 	$(RUN) vulture
 	$(RUN) deptry .
 
-bench: $(VENV)/test.stamp  ## the measurements of benchmarks/
+bench: setup  ## the measurements of benchmarks/
 	$(PYTEST) benchmarks --override-ini python_files='bench_*.py' -s
 
-docs: $(VENV)/run.stamp  ## the generated tables of docs/
+docs: setup  ## the generated tables of docs/
 	$(RUN) python tools/generate_docs.py
 
 clean:  ## remove everything that the other targets made
