@@ -5,6 +5,9 @@ from tilewright.hw.config import Config
 LOAD_QUEUE_DEPTH = 16
 """LOADs that the load engine has taken and not yet begun to write."""
 
+START_CYCLES = 9
+"""Cycles from the one that sees the start bit to the first in which fetch may ask for code."""
+
 _FETCH_BURST_BYTES = 256
 _LOAD_FIFO_BEATS = 256
 

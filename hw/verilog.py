@@ -87,6 +87,7 @@ def _sizes(config: Config) -> dict[str, int]:
         "FETCH_BURST_BEATS": timing.fetch_burst_beats(config),
         "LOAD_FIFO_BEATS": timing.load_fifo_beats(config),
         "LOAD_QUEUE_DEPTH": timing.LOAD_QUEUE_DEPTH,
+        "START_CYCLES": timing.START_CYCLES,
         "REGISTER_ADDRESS_W": registers.REGISTER_SPACE_BYTES.bit_length() - 1,
     }
 

@@ -3,7 +3,8 @@ import tw_pkg::*;
 
 // Performance counters: cycles, bytes, instructions, and what each engine did in each cycle.
 // Latency: an event is in the counters four cycles later; a read takes three cycles from
-// `index`.  The causes are kept in LUT RAM, cleared while `clear` is high for 8 cycles.
+// `index`.  The causes are kept in LUT RAM, cleared while `clear` is high for 8 cycles; those and
+// the one before count as idle, so that a run is counted from its start bit.
 module tw_counters (
     input  wire                          clk,
     input  wire                          clear,
@@ -77,6 +78,7 @@ module tw_counters (
       reg [2:0] carry_cause_q;
       reg carry_q;
       wire [31:0] old_low = low[cause_q];
+      wire [31:0] first = clear_word_q == IDLE ? START_CYCLES : 32'd0;
       always @(posedge clk) begin
         if (busy[e]) cause_q <= BUSY;
         else if (wait_memory[e]) cause_q <= WAIT_MEMORY;
@@ -84,7 +86,7 @@ module tw_counters (
         else if (wait_dependency[e]) cause_q <= WAIT_DEPENDENCY;
         else cause_q <= IDLE;
         if (clear_q || running_q)
-          low[clear_q ? clear_word_q : cause_q] <= (old_low & {32{!clear_q}}) + {31'd0, !clear_q};
+          low[clear_q ? clear_word_q : cause_q] <= clear_q ? first : old_low + 32'd1;
         carry_cause_q <= cause_q;
         carry_q <= running_q && &old_low;
         if (clear_q) high[clear_word_q] <= 32'd0;
@@ -142,7 +144,7 @@ module tw_counters (
       instructions_q <= instructions_q + {30'd0, {1'b0, retire[0]} + {1'b0, retire[1]}
           + {1'b0, retire[2]}};
     if (clear_q) begin
-      cycles_q <= 64'd0;
+      cycles_q <= 64'(START_CYCLES);
       read_beats_q <= 64'd0;
       written_bytes_q <= 64'd0;
       instructions_q <= 32'd0;
