@@ -1,8 +1,34 @@
 """The operator table: for each operator of the graph its type rule and its fusion class.
 
 A host kernel, where there is one, is found by operator name in `runtime.host`, a lowering in
-the back-end.  Operators mean what ONNX says; attributes are in the normal form that the
-front end leaves (docstring of each rule).
+the back-end.  Operators mean what ONNX says; on stored integers, what docs/numerics.md says.
+Scales and zero points are in the types.  The forms that `passes.canonicalize` leaves of
+quantized operators, `low` and `high` being the clamp in stored units of the output:
+
+  QuantizeLinear(x float) dtype · DequantizeLinear(x): at real borders only
+  Conv(x[N,C,H,W], w int8[O,C/group,KH,KW], bias int32[O] or "")
+      kernel_shape strides dilations pads(t,l,b,r) group low high; one spatial dimension
+      becomes H = 1 between Unsqueeze and Squeeze; w has one scale and zero point, or one a channel
+      (axis 0).  Output int32: the accumulators, without low and high.
+  MatMul(x[…,K], w int8[K,M] constant, bias int32[M] or "") low high; w by column on axis 1.
+  MatMul(a[…,N,K], b[…,K,M], "") low high: two activations, batched as NumPy's matmul.
+  AveragePool(x) kernel_shape strides dilations pads count_include_pad low high: GlobalAveragePool
+      and ReduceMean over H×W are one over all of H×W; padding is the zero point.
+  MaxPool(x) kernel_shape strides dilations pads: keeps the quantization; padding never wins.
+  Add(a, b), Sub(a, b), Mul(a, b) low high: NumPy broadcasting, either one may be a constant.
+      Mul and Div by one positive number become a Reinterpret.
+  Concat(x…) axis low high: parts of another scale or type are requantized.
+  ReduceMean(x) axes keepdims low high: over other axes than H×W.
+  Requantize(x) low high: another scale, zero point or type; a Relu or Clip that found no producer.
+      Without scales on both sides it is a clamp.
+  Reinterpret(x): the same integers under another scale: an alias.
+  Reshape(x) shape [allowzero] · Flatten(x) axis · Squeeze(x) axes · Unsqueeze(x) axes: an alias
+      of the elements in order; never two in a row.
+  Transpose(x) perm · Slice(x) starts ends axes steps (Split is one Slice a part) · Expand(x) shape
+      Gather(x, indices) axis · Pad(x) pads mode value (in stored units): movement, no arithmetic.
+      A constant Pad is gone where the Conv or pool after it pads with that value.
+
+Axes count from the front and are written out; every other operator is real-valued or for the host.
 """
 
 from collections.abc import Callable, Mapping

@@ -240,3 +240,42 @@ def test_constant_weights_of_integer_products_are_int8(model_file) -> None:
     assert graph.type(weight).quantization == Quantization((1.0,), (2,))
     got = execute(graph, {"x": np.array([[3, 1]], np.int8)})["y"]
     assert got.tolist() == [[(3 + 7) * -130 + (1 + 7) * 70]]
+
+
+def test_a_model_may_use_the_names_that_passes_would_invent(imported) -> None:
+    nodes = [
+        dq("x", "xr"),
+        helper.make_node("Reshape", ["xr", "shape"], ["r"], name="r"),
+        helper.make_node("Conv", ["r", "w"], ["c"], name="r.DequantizeLinear"),
+        q("c", "r.stored"),
+        dq("r.stored", "cr", "sy", "zy"),
+        helper.make_node("Div", ["cr", "two"], ["d"], name="d"),
+        helper.make_node("Flatten", ["d"], ["c.1xW"], name="d.Reinterpret"),
+        q("c.1xW", "y"),
+    ]
+    weights = {
+        "shape": np.array([1, 2, 6], np.int64),
+        "two": np.array(2, np.float32),
+        "w8": RNG.integers(-128, 128, (3, 2, 3)).astype(np.int8),
+        "z0": np.array(0, np.int8),
+    }
+    nodes.insert(0, dq("w8", "w", zero="z0"))
+    graph = imported(nodes, {"x": (12,)}, {"y": (1, 12)}, weights)
+    assert ops(graph) == [*("Reshape", "Conv", "Squeeze", "Reinterpret", "Flatten", "Requantize")]
+    assert len({node.name for node in graph.nodes}) == len(graph.nodes)
+
+
+@pytest.mark.parametrize("relu", [[], ["Relu"]])
+def test_a_product_of_two_activations_is_one_node(imported, relu: list[str]) -> None:
+    nodes = [
+        dq("a", "ar"),
+        helper.make_node("Transpose", ["ar"], ["t"], perm=[0, 2, 1]),
+        dq("b", "br", "sy", "zy"),
+        helper.make_node("MatMul", ["t", "br"], ["p"]),
+        *[helper.make_node(op, ["p"], ["p.relu"]) for op in relu],
+        q("p.relu" if relu else "p", "y", "wide"),
+    ]
+    weights = {"wide": np.array(0.31, np.float32)}
+    graph = imported(nodes, {"a": (3, 5, 4), "b": (1, 5, 6)}, {"y": (3, 4, 6)}, weights)
+    assert ops(graph) == ["Transpose", "MatMul"]
+    assert graph.nodes[1].attributes["low"] == (4 if relu else -128)

@@ -182,7 +182,8 @@ def test_a_real_operator_takes_its_output_from_the_run() -> None:
     assert execute(graph, {"x": x}, {"y": np.sqrt(x)})["y"].tolist() == [1, 2, 3]
 
 
-def test_the_exact_executor_shares_no_arithmetic_with_the_product() -> None:
-    text = (Path(__file__).parents[2] / "tilewright" / "exact.py").read_text()
+@pytest.mark.parametrize("name", ["exact", "exact_arithmetic", "exact_layout", "exact_rules"])
+def test_the_exact_executor_shares_no_arithmetic_with_the_product(name: str) -> None:
+    text = (Path(__file__).parents[2] / "tilewright" / f"{name}.py").read_text()
     assert "numerics" not in text.split('"""', 2)[2]
     assert "runtime.host" not in text
