@@ -128,16 +128,17 @@ def _best(work: Work, config: Config, grid: Grid, choice: _Choice) -> tuple[floa
     input_tiles = _input_tiles(work, grid, held=choice.held_input)
     weight_tiles = _weight_tiles(work, grid, trips, weights)
     output_tiles = grid["n"] * grid["g"] * grid["o"] * work.out_subs * grid["h"] * grid["w"]
-    parameter_rows = work.groups * work.out_blocks * work.out_subs
-    parameter_depth = 0 if 2 * parameter_rows <= depths["parameter"] else len(order)
-    rows = (
-        grid["g"] * grid["o"] * work.out_subs if parameter_depth else parameter_rows + 0 * runs[0]
-    )
+    channel_tiles = grid["g"] * grid["o"] * work.out_subs
+    all_rows = work.regions or work.groups * work.out_blocks * work.out_subs
+    whole = bool(work.regions) or 2 * all_rows <= depths["parameter"]
+    parameter_depth = 0 if whole else len(order)
+    rows = np.full_like(channel_tiles, all_rows) if whole else channel_tiles
 
     def copies(depth: int) -> NDArray[np.int64]:
         return np.where(runs[depth] > 1, threads, 1)
 
-    outputs = output_tiles if work.accumulates else output_tiles + input_tiles
+    outputs = output_tiles + (channel_tiles if work.corrected else 0)
+    outputs = outputs if work.accumulates else outputs + input_tiles
     inner = len(order) if work.accumulates else input_depth
     bank = depths["accumulator"] // copies(max(inner, len(order)))
     legal = (outputs <= bank) & (rows * copies(parameter_depth) <= depths["parameter"])
@@ -229,6 +230,17 @@ def _compute_cycles(work: Work, config: Config) -> float:
 
 def no_tiling(work: Work, config: Config) -> CompileError:
     """Return the error for a layer whose smallest tile does not fit."""
-    need = work.window.columns(1) * work.in_subs
-    have = config.depths()["input" if work.accumulates else "accumulator"]
-    return CompileError(f"its smallest tile needs {need} tiles of scratchpad; there are {have}")
+    row = work.window.columns(1) * work.in_subs
+    taps = 1 if work.shared_weights else work.window.kernel[1] * work.parts
+    sums = work.out_subs * (2 if work.corrected else 1)
+    needs = {"parameter": work.regions or work.out_subs, "accumulator": sums}
+    if work.accumulates:
+        needs |= {"input": row, "weight": taps * work.used_subs * work.out_subs}
+    else:
+        needs["accumulator"] += row
+    depths = config.depths()
+    memory = max(needs, key=lambda name: needs[name] / depths[name])
+    return CompileError(
+        f"its smallest tile needs {needs[memory]} tiles of {memory} memory,"
+        f" there are {depths[memory]}"
+    )

@@ -43,11 +43,14 @@ def grouping_of(groups: int, depth: int, outputs: int, config: Config) -> Groupi
 
 
 def split_parts(weights: Int64) -> Int64:
-    """Return int64[parts, *shape] that sums to the weights, each part within int8."""
-    if weights.size == 0 or (weights.min() >= INT8_MIN and weights.max() <= INT8_MAX):
-        return weights[None]
-    low = np.clip(weights, INT8_MIN, INT8_MAX)
-    return np.stack([low, weights - low])
+    """Return int64[parts, *shape] that sums to the weights, each part within int8.
+
+    Less a zero point, 8-bit weights reach ±255, which takes two or three parts.
+    """
+    parts, rest = [np.clip(weights, INT8_MIN, INT8_MAX)], weights
+    while (rest := rest - parts[-1]).any():
+        parts.append(np.clip(rest, INT8_MIN, INT8_MAX))
+    return np.stack(parts)
 
 
 def used_subs(depth: int, config: Config) -> int:

@@ -47,6 +47,10 @@ class Work:
     accumulates: bool = True
     shared_weights: bool = False
     """Every block and tap meets the same weight tiles."""
+    regions: int = 0
+    """Output regions with a parameter row each; 0 means a row for each tile of channels."""
+    corrected: bool = False
+    """One accumulator tile for each tile of channels is added to the sums."""
 
 
 def num_blocks(channels: int, config: Config) -> int:
