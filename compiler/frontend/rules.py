@@ -135,17 +135,34 @@ def pool(b: GraphBuilder, node: OnnxNode) -> None:
     if len(node.outputs) > 1 and node.outputs[1]:
         raise ModelError(f"{node}: its output of indices is not supported")
     attributes = window_attributes(b, node, node.inputs[0], None)
+    inputs = node.inputs
     if node.op == "AveragePool":
-        include = get_int(node.attributes, "count_include_pad", 0)
-        given = get_ints(node.attributes, "pads", (0,) * len(get_ints(attributes, "pads")))
-        same = str(node.attributes.get("auto_pad", "NOTSET")) != "NOTSET"
-        if include and not same and given != attributes["pads"]:
-            raise ModelError(
-                f"{node}: ceil_mode with count_include_pad needs windows past the padding;"
-                " export it with explicit pads"
-            )
-        attributes["count_include_pad"] = include
-    _emit(b, node, node.inputs, attributes, outputs=node.outputs[:1])
+        attributes["count_include_pad"] = get_int(node.attributes, "count_include_pad", 0)
+        inputs = _apart_from_ceil(b, node, attributes)
+    _emit(b, node, inputs, attributes, outputs=node.outputs[:1])
+
+
+def _apart_from_ceil(
+    b: GraphBuilder, node: OnnxNode, attributes: dict[str, Attribute]
+) -> tuple[str, ...]:
+    """Where padding counts but what ceil_mode adds does not: a Pad for the former.
+
+    Returns the pool's inputs and leaves the latter in its attributes.  onnxruntime's
+    QLinearAveragePool counts both.
+    """
+    resolved = get_ints(attributes, "pads")
+    given = get_ints(node.attributes, "pads", (0,) * len(resolved))
+    automatic = str(node.attributes.get("auto_pad", "NOTSET")) != "NOTSET"
+    one_kind = bool(node.domain) or not attributes["count_include_pad"]
+    if automatic or one_kind or given == resolved:
+        return node.inputs
+    half, padded = len(given) // 2, b.fresh(f"{node.inputs[0]}.padded")
+    pads = (0, 0, *given[:half], 0, 0, *given[half:])
+    table: dict[str, Attribute] = {"pads": pads, "mode": "constant", "value": 0.0}
+    b.node("Pad", node.inputs[:1], [padded], table, origin=node.name)
+    attributes["count_include_pad"] = 0
+    attributes["pads"] = tuple(r - g for r, g in zip(resolved, given, strict=True))
+    return (padded,)
 
 
 def global_pool(b: GraphBuilder, node: OnnxNode) -> None:
