@@ -31,7 +31,8 @@ from tilewright.compiler.ir.loops import (
     tiled,
     whole,
 )
-from tilewright.compiler.schedule.tiling import Tiling, extents_of
+from tilewright.compiler.schedule.cost import extents_of
+from tilewright.compiler.schedule.tiling import Tiling
 from tilewright.compiler.schedule.work import Work
 
 Bytes = NDArray[np.uint8]
@@ -93,6 +94,7 @@ def build(layer: Layer, tiling: Tiling) -> Kernel:
 class _Builder:
     def __init__(self, layer: Layer, tiling: Tiling) -> None:
         self._layer, self._work, self._tiling = layer, layer.work, tiling
+        self._placement = tiling.placement
         self._extents = extents_of(layer.work)
         self._places = _Places()
         self._constants: dict[str, Bytes] = {}
@@ -100,7 +102,7 @@ class _Builder:
     def kernel(self) -> Kernel:
         x, acc = self._input(), self._accumulators()
         weight = self._weight() if self._work.accumulates else None
-        self._places.before.setdefault(self._tiling.output_depth, []).append(Allocate(acc))
+        self._places.before.setdefault(self._placement.output_depth, []).append(Allocate(acc))
         compute = self._compute(x, weight, acc)
         self._outputs(acc)
         return Kernel(
@@ -114,11 +116,11 @@ class _Builder:
     def _loops(self, depth: int, compute: tuple[Statement, ...]) -> tuple[Statement, ...]:
         before = tuple(self._places.before.get(depth, ()))
         after = tuple(self._places.after.get(depth, ()))
-        if depth == len(self._tiling.order):
+        if depth == len(self._placement.order):
             return (*before, *compute, *after)
-        name, inner = self._tiling.order[depth], self._loops(depth + 1, compute)
+        name, inner = self._placement.order[depth], self._loops(depth + 1, compute)
         if self._tiling.trips[name] > 1:
-            kind = Kind.VIRTUAL_THREAD if self._tiling.threads > 1 else Kind.SERIAL
+            kind = Kind.VIRTUAL_THREAD if self._placement.threads > 1 else Kind.SERIAL
             inner = (For(f"{name}_o", Extent(self._tiling.trips[name]), kind, inner),)
         return (*before, *inner, *after)
 
@@ -136,7 +138,7 @@ class _Builder:
 
     def _input(self) -> Buffer:
         work, window, sizes = self._work, self._work.window, self._tiling.sizes
-        held = self._tiling.input_depth < len(self._tiling.order)
+        held = self._placement.holds_input
         taps = window.kernel[0] if held else sizes["k"]
         rows, row_step, row_origin = self._rows(taps)
         row_origin = row_origin + (ZERO if held else self._outer("k", window.dilations[0]))
@@ -162,7 +164,7 @@ class _Builder:
             flip=self._layer.x_dtype == "uint8",
             widen=not work.accumulates,
         )
-        self._places.copy(self._tiling.input_depth, tile, copy)
+        self._places.copy(self._placement.input_depth, tile, copy)
         return tile
 
     def _rows(self, taps: int) -> tuple[Extent, int, Affine]:
@@ -212,8 +214,8 @@ class _Builder:
             blocks = (work.groups, work.out_blocks, work.out_subs)
             full = (trips["i"], trips["k"], *blocks, *inner)
             shape, origin = fixed(*full), (ZERO,) * len(full)
-            if tiling.weight_depth:
-                step = tiling.weight_depth == len(tiling.order)
+            if self._placement.weight_depth:
+                step = self._placement.steps_weights
                 steps = (1, 1) if step else (trips["i"], trips["k"])
                 tile = (self._tile("g"), self._tile("o"), Extent(work.out_subs))
                 shape = (*fixed(*steps), *tile, *fixed(*inner))
@@ -222,7 +224,9 @@ class _Builder:
         dram = Buffer("w", "int8", fixed(*full), Scope.DRAM)
         tile_buffer = Buffer("w_tile", "int8", shape, Scope.WEIGHT)
         self._places.copy(
-            tiling.weight_depth, tile_buffer, Copy(whole(tile_buffer), Region(dram, origin, shape))
+            self._placement.weight_depth,
+            tile_buffer,
+            Copy(whole(tile_buffer), Region(dram, origin, shape)),
         )
         if self._layer.weights is None:
             raise AssertionError("a layer that accumulates has weights")
@@ -234,10 +238,11 @@ class _Builder:
         subs = self._inner("os", work.out_subs), self._inner("is", work.used_subs)
         if work.shared_weights:
             return (ZERO, ZERO, ZERO, ZERO, subs[0], ZERO, subs[1], ZERO, ZERO, ZERO)
-        step = tiling.weight_depth == len(tiling.order)
+        step = self._placement.steps_weights
         outer = [axis(f"{a}_o") if not step and tiling.trips[a] > 1 else ZERO for a in ("i", "k")]
         blocks = [
-            self._inner(a, tiling.sizes[a]) + (ZERO if tiling.weight_depth else self._outer(a))
+            self._inner(a, tiling.sizes[a])
+            + (ZERO if self._placement.weight_depth else self._outer(a))
             for a in ("g", "o")
         ]
         return (
@@ -253,7 +258,7 @@ class _Builder:
 
     def _compute(self, x: Buffer, weight: Buffer | None, acc: Buffer) -> tuple[Statement, ...]:
         work, window, sizes = self._work, self._work.window, self._tiling.sizes
-        held = self._tiling.input_depth < len(self._tiling.order)
+        held = self._placement.holds_input
         taps = window.kernel[0] if held else sizes["k"]
         one_row = taps == 1
         row = self._inner("h", sizes["h"], 1 if one_row else window.strides[0])
@@ -292,8 +297,8 @@ class _Builder:
         return (nest(loops, Kind.UNROLL, (step,)),) if loops else (step,)
 
     def _outputs(self, acc: Buffer) -> None:
-        work, tiling, layer = self._work, self._tiling, self._layer
-        after = self._places.after.setdefault(tiling.output_depth, [])
+        work, layer = self._work, self._layer
+        after = self._places.after.setdefault(self._placement.output_depth, [])
         blocks = work.groups * work.out_blocks
         channel = self._outer("g", work.out_blocks) + self._outer("o")
         y = Buffer(
@@ -340,13 +345,13 @@ class _Builder:
         dram = Buffer("p", "parameter", shape, Scope.DRAM)
         extents = (Extent(1), acc.shape[1], Extent(1), Extent(1), acc.shape[4])
         here = (ZERO, channel, ZERO, ZERO, ZERO)
-        if self._tiling.parameter_depth == 0:
+        if self._placement.parameter_depth == 0:
             tile = Buffer("p_tile", "parameter", shape, Scope.PARAMETER)
             self._places.copy(0, tile, Copy(whole(tile), whole(dram)))
             return Region(tile, here, extents)
         tile = Buffer("p_tile", "parameter", extents, Scope.PARAMETER)
         copy = Copy(whole(tile), Region(dram, here, extents))
-        self._places.copy(self._tiling.parameter_depth, tile, copy)
+        self._places.copy(self._placement.parameter_depth, tile, copy)
         return whole(tile)
 
     def _correct(self, acc: Buffer, channel: Affine) -> Statement:
@@ -361,7 +366,7 @@ class _Builder:
         tile = Buffer("c_tile", "int32", shape, Scope.ACCUMULATOR)
         here = (ZERO, channel, ZERO, ZERO, ZERO)
         self._places.copy(
-            self._tiling.output_depth, tile, Copy(whole(tile), Region(dram, here, shape))
+            self._placement.output_depth, tile, Copy(whole(tile), Region(dram, here, shape))
         )
         block = self._inner("g", sizes["g"], sizes["o"]) + self._inner("o", sizes["o"])
         sub = self._inner("os", work.out_subs)
