@@ -111,10 +111,11 @@ def summary_lines(report: Report) -> list[str]:
         )
     if report.utilization is not None:
         lines.append(
-            f"{report.utilization:.1%} of {report.peak_macs_per_cycle} MACs a cycle;"
-            f" DRAM {report.dram_bytes_read or 0:,} bytes read,"
-            f" {report.dram_bytes_written or 0:,} written"
+            f"{report.utilization:.1%} of {report.peak_macs_per_cycle} MACs a cycle"
         )
+    lines.append(
+        f"DRAM: {report.dram_bytes_read:,} bytes read, {report.dram_bytes_written:,} written"
+    )
     microseconds = sum(step.microseconds for step in report.host)
     lines.append(f"host: {len(report.host)} steps, {microseconds / 1000:.2f} ms")
     speed = report.cycles_per_cpu_second
@@ -130,6 +131,8 @@ def _check_line(reference: str, row: Mapping[str, Any]) -> str:
     line = f"check {reference}: {row['compared']:,} values compared, {row['mismatched']:,} differ"
     if row.get("ties"):
         line += f" ({row['ties']:,} at a rounding tie)"
+    if row.get("assumed"):
+        line += f", {len(row['assumed'])} tensors of real-valued operators taken from the run"
     if row.get("top1_agreement") is not None:
         line += f", top-1 agreement {row['top1_agreement']:.1%}"
     if row.get("failed"):
