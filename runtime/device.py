@@ -35,12 +35,14 @@ class RunResult:
 
     `counters` is None for an engine without time.  `spans` is int64[n, 2]: for every task
     instruction in code order, the cycle it was taken by its engine and the cycle it retired;
-    None where the engine has no time.  `bytes_read`, `bytes_written` count DRAM traffic in
-    every engine.
+    None where the engine has no time.  `bytes_read`, `bytes_written` are DRAM traffic in every
+    engine: whole beats of the code and of each row that a LOAD reads, and the bytes of STOREs.
     """
 
     counters: Counters | None
     spans: NDArray[np.int64] | None
+    bytes_read: int
+    bytes_written: int
 
 
 class Device(Protocol):

@@ -71,15 +71,23 @@ class FunctionalEngine:
         machine = _Machine(self.config, segments, self._rng)
         scheduler = Scheduler(machine.begin, self.config.queue_depth, self._rng)
         scheduler.run(decode(code))
-        return RunResult(counters=None, spans=None)
+        return RunResult(
+            counters=None,
+            spans=None,
+            bytes_read=machine.bytes_read,
+            bytes_written=machine.bytes_written,
+        )
 
 
 class _Machine:
-    """Scratchpads and DRAM of one run."""
+    """Scratchpads and DRAM of one run, and the traffic between them so far."""
 
     def __init__(self, config: Config, segments: Segments, rng: np.random.Generator | None) -> None:
         self._config = config
         self._segments = segments
+        beat = config.axi_bytes
+        self.bytes_read = -(-segments[Segment.CODE].size // beat) * beat
+        self.bytes_written = 0
         batch, block_in, block_out = config.batch, config.block_in, config.block_out
         data = {name: _poisoned(size * 1024, rng) for name, size in _sizes_kib(config).items()}
         self._input = data["input"].view(np.int8).reshape(-1, batch, block_in)
@@ -220,6 +228,7 @@ class _Machine:
         def complete() -> None:
             for start, row in zip(starts, rows, strict=True):
                 segment[start : start + len(row)] = row
+            self.bytes_written += rows.size
 
         return complete
 
@@ -264,6 +273,9 @@ class _Machine:
 
     def _read_rows(self, load: Load, row_bytes: int) -> Bytes:
         starts = self._row_starts(load, row_bytes)
+        beat = self._config.axi_bytes
+        beats = -(-(starts + row_bytes) // beat) - starts // beat
+        self.bytes_read += int(beats.sum()) * beat
         return sliding_window_view(self._segments[Segment(load.segment)], row_bytes)[starts]
 
     def _from_dram(self, data: Bytes, memory: Memory, *, widen: bool) -> NDArray[np.generic]:

@@ -62,7 +62,7 @@ class Report:
     """The outcome of a run: one inference, the first, unless a field says `total`.
 
     `cycles`, `engines`, `utilization` and what follows from them are None where the engine has
-    no time; `dram_bytes_*` where it does not count.  `check` is empty unless asked for.
+    no time.  `check` is empty unless asked for.
     """
 
     model: str
@@ -82,8 +82,8 @@ class Report:
     macs_accelerator: int
     peak_macs_per_cycle: int
     utilization: float | None
-    dram_bytes_read: int | None
-    dram_bytes_written: int | None
+    dram_bytes_read: int
+    dram_bytes_written: int
     instructions: int
     wall_seconds: float
     cpu_seconds: float
@@ -129,7 +129,6 @@ def build_report(
     cycles = _cycles(first)
     totals = [_cycles(execution) for execution in executions]
     cycles_total = None if cycles is None else sum(filter(None, totals))
-    counters = [i.result.counters for i in first.invocations if i.result.counters is not None]
     macs = sum(layer.macs for layer in program.layers if layer.target == "accelerator")
     return Report(
         model=program.name,
@@ -151,15 +150,15 @@ def build_report(
         macs_accelerator=macs,
         peak_macs_per_cycle=config.peak_macs_per_cycle,
         utilization=_utilization(macs, cycles, config.peak_macs_per_cycle),
-        dram_bytes_read=sum(c.bytes_read for c in counters) if counters else None,
-        dram_bytes_written=sum(c.bytes_written for c in counters) if counters else None,
+        dram_bytes_read=sum(i.result.bytes_read for i in first.invocations),
+        dram_bytes_written=sum(i.result.bytes_written for i in first.invocations),
         instructions=sum(i.count for i in first.invocations),
         wall_seconds=wall_seconds,
         cpu_seconds=cpu_seconds,
         cycles_per_cpu_second=cycles_total / cpu_seconds if cycles_total and cpu_seconds else None,
         bound_cycles=sum(layer.bound_cycles for layer in program.layers),
         floor_cycles=program.floor_cycles,
-        engines=_engines(first) if counters else None,
+        engines=None if cycles is None else _engines(first),
         host=tuple(
             HostStep(r.name, r.op, r.reason, r.bytes_in, r.bytes_out, r.microseconds)
             for r in first.host

@@ -110,11 +110,10 @@ def summary_lines(report: Report) -> list[str]:
             f" bound {report.bound_cycles:,}, fused {report.floor_cycles:,}"
         )
     if report.utilization is not None:
-        lines.append(
-            f"{report.utilization:.1%} of {report.peak_macs_per_cycle} MACs a cycle;"
-            f" DRAM {report.dram_bytes_read or 0:,} bytes read,"
-            f" {report.dram_bytes_written or 0:,} written"
-        )
+        lines.append(f"{report.utilization:.1%} of {report.peak_macs_per_cycle} MACs a cycle")
+    lines.append(
+        f"DRAM: {report.dram_bytes_read:,} bytes read, {report.dram_bytes_written:,} written"
+    )
     microseconds = sum(step.microseconds for step in report.host)
     lines.append(f"host: {len(report.host)} steps, {microseconds / 1000:.2f} ms")
     speed = report.cycles_per_cpu_second

@@ -96,7 +96,8 @@ class RtlEngine:
             raise self._fault(harness, code)
         counters = driver.perform(driver.read_counters(), harness)
         harness.flush()
-        return RunResult(counters, _spans(harness, code, counters.cycles))
+        spans = _spans(harness, code, counters.cycles)
+        return RunResult(counters, spans, counters.bytes_read, counters.bytes_written)
 
     def _open(self) -> Harness:
         return Harness(self._library, self.memory, seed=self._seed, vcd=self._vcd)

@@ -42,11 +42,15 @@ def check_engines(path: Path, config: str, count: int) -> None:
     executable = tw.compile(tw.load(path), config=config)
     samples = [{"image": image[None]} for image in _images(count)]
     expected = ORACLE.Oracle(path).run(_images(count))
+    traffic = []
     for name in ("functional", "rtl"):
         engine = open_engine(name, executable.config, memory=MemoryModel())
         served = simulate(executable.program, samples, engine)
         got = np.concatenate([each.outputs["logits"] for each in served.executions])
         np.testing.assert_array_equal(got, expected, err_msg=f"{path.stem} on {name}, {config}")
+        results = [each.invocations[0].result for each in served.executions]
+        traffic.append([(result.bytes_read, result.bytes_written) for result in results])
+    assert traffic[0] == traffic[1]
 
 
 @pytest.mark.parametrize("config", CONFIGS[:2])

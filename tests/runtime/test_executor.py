@@ -55,7 +55,7 @@ def test_the_machine_gets_only_its_invocation_s_code(two_layers: Program) -> Non
     class Recorder:
         def run(self, segments: Segments) -> RunResult:
             seen.append(segments[Segment.CODE].size)
-            return RunResult(None, None)
+            return RunResult(None, None, 0, 0)
 
     Executor(two_layers, Recorder()).run({"x": X})
     assert seen == [11 * 32]

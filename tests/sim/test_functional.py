@@ -619,3 +619,21 @@ def test_code_must_end_at_its_only_finish() -> None:
     )
     with pytest.raises(SimulationError, match="code: the last instruction must be FINISH"):
         FunctionalEngine(DEFAULT).run({Segment.CODE: np.zeros(0, np.uint8)})
+
+
+def test_traffic_is_whole_beats_read_and_the_bytes_written() -> None:
+    config = TINY.replace(axi_data_bits=128)
+    code = [
+        Load(memory=Memory.INPUT, segment=Segment.CONSTANTS, offset=12, x=2, y=2, y_stride=36),
+        Store(segment=Segment.OUTPUT, offset=16, x=3, raw=1),
+        Finish(),
+    ]
+    segments = {
+        Segment.CODE: encode(code).reshape(-1),
+        Segment.CONSTANTS: np.zeros(64, np.uint8),
+        Segment.OUTPUT: np.zeros(4096, np.uint8),
+    }
+    result = FunctionalEngine(config).run(segments)
+    # Code: 3 instructions of 2 beats.  Rows of bytes 12 to 19 and 48 to 55: 2 beats and 1.
+    assert result.bytes_read == (6 + 3) * 16
+    assert result.bytes_written == 3 * 16

@@ -50,7 +50,7 @@ def random_memory(rng: np.random.Generator) -> MemoryModel:
 
 def check_program(program: RandomProgram, engine: RtlEngine, label: str) -> None:
     expected, found = program.copy_segments(), program.copy_segments()
-    FunctionalEngine(program.config).run(expected)
+    model = FunctionalEngine(program.config).run(expected)
     result = engine.run(found)
     for segment in (Segment.WORKSPACE, Segment.OUTPUT):
         differs = np.flatnonzero(found[segment] != expected[segment])
@@ -59,6 +59,7 @@ def check_program(program: RandomProgram, engine: RtlEngine, label: str) -> None
             f"{label}: {differs.size} bytes of {segment.name} differ, the first at {differs[:1]}"
             f"\n{listing}"
         )
+    assert (result.bytes_read, result.bytes_written) == (model.bytes_read, model.bytes_written)
     counters, spans = result.counters, result.spans
     assert counters is not None
     assert spans is not None

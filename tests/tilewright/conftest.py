@@ -20,11 +20,12 @@ class TimedDevice:
         self._engine = FunctionalEngine(program.config)
 
     def run(self, segments: Segments) -> RunResult:
-        self._engine.run(segments)
+        traffic = self._engine.run(segments)
+        read, written = traffic.bytes_read, traffic.bytes_written
         causes = dict.fromkeys(CAUSES, CYCLES // len(CAUSES))
-        counters = Counters(CYCLES, 1000, 8, len(RETIRED), dict.fromkeys(ENGINES, causes))
+        counters = Counters(CYCLES, read, written, len(RETIRED), dict.fromkeys(ENGINES, causes))
         retired = np.array(RETIRED, np.int64)
-        return RunResult(counters, np.stack([retired - 8, retired], axis=1))
+        return RunResult(counters, np.stack([retired - 8, retired], axis=1), read, written)
 
 
 @pytest.fixture

@@ -77,4 +77,4 @@ def test_an_engine_without_time_reports_null(two_layers: Program, untimed: Execu
     result = report(two_layers, untimed)
     assert (result.cycles, result.engines, result.utilization) == (None, None, None)
     assert {row.cycles for row in result.layers} == {None}
-    assert result.instructions == 11
+    assert (result.instructions, result.dram_bytes_written) == (11, 8)
