@@ -85,6 +85,9 @@ def axis(name: str, factor: int = 1) -> Affine:
 
 ZERO = Affine()
 
+SCALING = frozenset({"scale", "scale_add"})
+"""Intrinsics that multiply by an immediate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -209,12 +212,16 @@ class Intrinsic:
 
     `gemm` (dst, input, weight): dst += input · weightᵀ; `max` (dst, src): dst = max(dst, src).
     Both reduce over the loops that dst's index does not use, out to dst's allocation, and
-    overwrite dst at the first iteration.  `add` (dst, src): dst += src, without reduction.
+    overwrite dst at the first iteration.  Without reduction: `add` (dst, src): dst += src;
+    `multiply` (dst, src): dst *= src; `scale` (dst): dst *= immediate; `scale_add` (dst, src):
+    dst += src * immediate.  Products take the low 18 bits of dst (of src for `scale_add`) and
+    25 bits of the other factor.
     """
 
     name: str
     dst: Operand
-    sources: tuple[Operand, ...]
+    sources: tuple[Operand, ...] = ()
+    immediate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +305,10 @@ def _lines(body: tuple[Statement, ...], depth: int) -> list[str]:
                 flags += ["flip"] if statement.flip else []
                 flags += [f"widen zero_point={statement.zero_point}"] if statement.widen else []
                 lines.append(" ".join([f"{indent}{statement.dst} = {statement.src}", *flags]))
-            case Intrinsic(name, dst, sources):
-                lines.append(f"{indent}{name} {dst}, {', '.join(map(str, sources))}")
+            case Intrinsic(name, dst, sources, immediate):
+                terms = [str(item) for item in (dst, *sources)]
+                terms += [str(immediate)] if name in SCALING else []
+                lines.append(f"{indent}{name} {', '.join(terms)}")
             case Store(dst, src, parameters):
                 stage = "raw" if parameters is None else f"through {parameters}"
                 limits = f"zero_point={statement.zero_point} in {statement.low}..{statement.high}"

@@ -28,6 +28,7 @@ from tilewright.compiler.backends.accelerator.transfers import (
     store_blocks,
 )
 from tilewright.compiler.ir.loops import (
+    SCALING,
     Affine,
     Allocate,
     Copy,
@@ -43,6 +44,14 @@ from tilewright.hw import isa
 from tilewright.hw.config import MAX_INDEX, Config
 from tilewright.hw.errors import CompileError
 from tilewright.hw.isa import AluOp, Memory, Segment
+
+ELEMENTWISE = {
+    "add": AluOp.ADD,
+    "multiply": AluOp.MUL,
+    "scale": AluOp.MUL,
+    "scale_add": AluOp.MAC,
+}
+"""Intrinsics that visit each tile of dst once."""
 
 
 def lower_kernel(
@@ -273,7 +282,7 @@ class _Lowering:
         operands = (intrinsic.dst, *intrinsic.sources)
         addresses = [self._address(operand) for operand in operands]
         used = {name for index in intrinsic.dst.index for name, _ in index.terms}
-        reduces = intrinsic.name != "add"
+        reduces = intrinsic.name in ("gemm", "max")
         axes = [
             FoldAxis(
                 extent, tuple(_factor(a, name) for a in addresses), reduces and name not in used
@@ -288,8 +297,10 @@ class _Lowering:
                 self._gemm(axes, base, begun=begun)
             case "max":
                 self._max(axes, base, begun=begun)
-            case "add":
-                self._alu(AluOp.ADD, fold(axes, max_uops=self._max_uops), base)
+            case "add" | "multiply" | "scale" | "scale_add":
+                folded = fold(axes, max_uops=self._max_uops)
+                immediate = intrinsic.immediate if intrinsic.name in SCALING else None
+                self._alu(ELEMENTWISE[intrinsic.name], folded, base, immediate=immediate)
             case _:
                 raise CompileError(f"lower: there is no intrinsic {intrinsic.name}")
 
@@ -340,17 +351,25 @@ class _Lowering:
         folded: Folded,
         base: tuple[int, ...],
         keep: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
+        immediate: int | None = None,
     ) -> None:
-        offsets, first = folded.uop_offsets(2)
+        operands = len(base)
+        offsets, first = folded.uop_offsets(operands)
         kept = np.ones_like(first) if keep is None else keep
-        for moved, _ in folded.bases(2):
-            dst, src = (o[kept] + b + m for o, b, m in zip(offsets, base, moved, strict=True))
-            alu = isa.Alu(uop_count=len(dst), **_loop_fields(folded, ("dst", "src")), op=op)
-            accesses = (
-                ScratchpadAccess(Memory.ACCUMULATOR, int(dst.min()), _span(folded, 0), True),
-                ScratchpadAccess(Memory.ACCUMULATOR, int(src.min()), _span(folded, 1), False),
+        for moved, _ in folded.bases(operands):
+            tiles = [o[kept] + b + m for o, b, m in zip(offsets, base, moved, strict=True)]
+            alu = isa.Alu(
+                uop_count=len(tiles[0]),
+                **_loop_fields(folded, ("dst", "src")[:operands]),
+                op=op,
+                immediate=immediate or 0,
+                use_immediate=int(immediate is not None),
             )
-            uops = pack_uops(dst, src, 0, 0)
+            accesses = tuple(
+                ScratchpadAccess(Memory.ACCUMULATOR, int(t.min()), _span(folded, k), k == 0)
+                for k, t in enumerate(tiles)
+            )
+            uops = pack_uops(tiles[0], tiles[-1], 0, 0)
             self.tasks.append(Task(alu, accesses, self._layer, uops=uops))
 
 
