@@ -17,10 +17,12 @@ module tw_alu_issue (
     input  wire        s_same_dst,
     input  wire [ 3:0] s_op,
     input  wire        s_use_immediate,
-    // The uop after this one, if `step`
+    // In a cycle that ends with another uop here: its dst and src, each a sum
     input  wire        step,
     input  wire [15:0] next_dst,
+    input  wire [15:0] next_dst_offset,
     input  wire [15:0] next_src,
+    input  wire [15:0] next_src_offset,
     // Slot
     output wire        reads,            // the slot reads the accumulator
     output wire [15:0] read_address,
@@ -35,6 +37,12 @@ module tw_alu_issue (
   localparam [SLICE_W-1:0] LAST_SLICE = SLICE_W'(SLICES - 1);
   // A slot issued in t may read what the last slice issued in t - WINDOW - 1 writes.
   localparam integer WINDOW = ALU_WRITE_STAGE - COMPUTE_READ_STAGE;
+
+  // Whether total = a + b, without a carry chain: in each bit the carry that the total shows is
+  // the one that the bit below makes.
+  function automatic is_sum(input [15:0] total, input [15:0] a, input [15:0] b);
+    is_sum = (total ^ a ^ b) == (((a & b) | ((a | b) & ~total)) << 1);
+  endfunction
 
   reg [SLICE_W-1:0] slice_q;
   reg second_q;
@@ -68,11 +76,13 @@ module tw_alu_issue (
     written_valid_q <= {written_valid_q[WINDOW-3:0], s_ready};
     if (s_valid || |written_valid_q) written_q <= {written_q[(WINDOW-2)*16-1:0], s_dst};
     if (step) begin
-      dst_hazard_q[0] <= s_ready && s_dst == next_dst;
-      src_hazard_q[0] <= s_ready && s_dst == next_src;
+      dst_hazard_q[0] <= s_ready && is_sum(s_dst, next_dst, next_dst_offset);
+      src_hazard_q[0] <= s_ready && is_sum(s_dst, next_src, next_src_offset);
       for (k = 0; k < WINDOW - 1; k = k + 1) begin
-        dst_hazard_q[k+1] <= written_valid_q[k] && written_q[k*16+:16] == next_dst;
-        src_hazard_q[k+1] <= written_valid_q[k] && written_q[k*16+:16] == next_src;
+        dst_hazard_q[k+1] <= written_valid_q[k]
+            && is_sum(written_q[k*16+:16], next_dst, next_dst_offset);
+        src_hazard_q[k+1] <= written_valid_q[k]
+            && is_sum(written_q[k*16+:16], next_src, next_src_offset);
       end
     end else begin
       dst_hazard_q <= {dst_hazard_q[WINDOW-2:0], 1'b0};

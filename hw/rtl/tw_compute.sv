@@ -59,8 +59,8 @@ module tw_compute (
   wire [24:0] uop_immediate;
   wire uop_use_immediate;
   wire [1:0] uop_rounding;
-  wire step;
-  wire [15:0] next_dst, next_src;
+  wire alu_step;
+  wire [15:0] next_dst, next_dst_offset, next_src, next_src_offset;
 
   wire finish = s_instruction[OPCODE_BITS-1:0] == OPCODE_FINISH;
   reg finish_q;
@@ -89,9 +89,11 @@ module tw_compute (
       .m_immediate(uop_immediate),
       .m_use_immediate(uop_use_immediate),
       .m_rounding(uop_rounding),
-      .step,
+      .alu_step,
       .next_dst,
+      .next_dst_offset,
       .next_src,
+      .next_src_offset,
       .active(sequencer_active)
   );
 
@@ -118,9 +120,11 @@ module tw_compute (
       .s_same_dst(uop_same_dst),
       .s_op(uop_op),
       .s_use_immediate(uop_use_immediate),
-      .step,
+      .step(alu_step),
       .next_dst,
+      .next_dst_offset,
       .next_src,
+      .next_src_offset,
       .reads(alu_reads),
       .read_address(alu_read_address),
       .allow(!alu_conflict && gemm_tail_q == 4'd0),

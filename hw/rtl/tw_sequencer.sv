@@ -30,10 +30,12 @@ module tw_sequencer (
     output reg  [                24:0] m_immediate,
     output reg                         m_use_immediate,
     output reg  [                 1:0] m_rounding,
-    // What is offered next if `step`
-    output wire                        step,
+    // In a cycle that ends with an ALU uop on offer: its dst and src, each a sum
+    output wire                        alu_step,
     output wire [                15:0] next_dst,
+    output wire [                15:0] next_dst_offset,
     output wire [                15:0] next_src,
+    output wire [                15:0] next_src_offset,
     output wire                        active
 );
   // The fields of a step that are constant over an instruction.
@@ -93,8 +95,8 @@ module tw_sequencer (
     stepped_base[15:0] + stepped_stride[15:0]
   };
 
+  wire step = !m_valid || m_ready;
   wire index_ready = !index_valid_q || step;
-  assign step = !m_valid || m_ready;
   assign s_ready = !valid_q || (index_ready && last_step);
   assign uop_read = index_ready && valid_q;
   assign uop_address = uop_q;
@@ -164,8 +166,11 @@ module tw_sequencer (
   reg [47:0] index_offset_q;
   reg [INFO_W-1:0] index_info_q;
 
-  assign next_dst = uop_data[UOP_DST_LSB+:16] + index_offset_q[15:0];
-  assign next_src = uop_data[UOP_SRC_LSB+:16] + index_offset_q[31:16];
+  assign alu_step = step && index_valid_q && !index_gemm_q;
+  assign next_dst = uop_data[UOP_DST_LSB+:16];
+  assign next_dst_offset = index_offset_q[15:0];
+  assign next_src = uop_data[UOP_SRC_LSB+:16];
+  assign next_src_offset = index_offset_q[31:16];
 
   always @(posedge clk) begin
     if (index_ready) index_valid_q <= valid_q;
@@ -178,11 +183,11 @@ module tw_sequencer (
       index_info_q <= info;
     end
     if (step && index_valid_q) begin
-      m_dst <= next_dst;
-      m_src <= next_src;
+      m_dst <= next_dst + next_dst_offset;
+      m_src <= next_src + next_src_offset;
       m_weight <= uop_data[UOP_WEIGHT_LSB+:16] + index_offset_q[47:32];
       m_overwrite <= index_overwrite_q && uop_data[UOP_FIRST_LSB];
-      m_same_dst <= !index_first_q && next_dst == m_dst;
+      m_same_dst <= !index_first_q && next_dst + next_dst_offset == m_dst;
       m_gemm <= index_gemm_q;
       {m_tag, m_op, m_immediate, m_use_immediate, m_rounding} <= index_info_q;
     end

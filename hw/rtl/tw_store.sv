@@ -65,6 +65,10 @@ module tw_store (
 
   wire beat_freed;
 
+  function automatic fit(input [FREE_W-1:0] free, input freed, input [31:0] beats);
+    fit = freed ? 32'(free) >= beats - 1 : 32'(free) >= beats;
+  endfunction
+
   // Request: one tile of the block.
   reg valid_q;
   reg [INSTRUCTION_BITS-1:0] instruction_q;
@@ -74,11 +78,13 @@ module tw_store (
   reg x_first_q;
   reg [15:0] accumulator_q, accumulator_row_q;
   reg [15:0] parameter_q, plane_parameter_q;
-  reg [15:0] period_left_q;
+  reg [7:0] period_q, period_left_q;
+  reg period_last_q;
   reg [31:0] row_q, plane_q;  // DRAM offsets
   reg [POSITION_W-1:0] position_q;  // of the tile in its beat
   reg starts_beat_q;
   reg [PACE_W-1:0] pace_q;
+  reg paced_q;  // it is 0
   reg [FREE_W-1:0] free_q;  // beats of the write buffer
   reg bytes_fit_q, words_fit_q;  // a tile's beats are free
 
@@ -89,22 +95,28 @@ module tw_store (
   wire [31:0] y_stride = instruction_q[STORE_Y_STRIDE_LSB+:32];
   wire [31:0] z_stride = instruction_q[STORE_Z_STRIDE_LSB+:32];
   wire [15:0] accumulator_row = instruction_q[STORE_ACCUMULATOR_ROW_LSB+:16];
-  wire [15:0] period = 16'd1 << instruction_q[STORE_LOG2_PARAMETER_PERIOD_LSB+:3];
   wire parameter_step = instruction_q[STORE_PARAMETER_STEP_LSB];
   wire push_to_previous = instruction_q[STORE_PUSH_PREVIOUS_LSB];
 
   wire [POSITION_W-1:0] next_position = position_q
       + (raw ? POSITION_W'(ACCUMULATOR_TILE_BYTES) : POSITION_W'(OUTPUT_TILE_BYTES));
-  wire go = valid_q && pace_q == 0 && (!starts_beat_q || (raw ? words_fit_q : bytes_fit_q));
-  wire [FREE_W-1:0] need = !starts_beat_q ? 0 : raw ? FREE_W'(WORD_BEATS) : FREE_W'(BYTE_BEATS);
-  wire [FREE_W-1:0] free_kept = free_q + FREE_W'(beat_freed);
-  wire [FREE_W-1:0] free_taken = free_kept - need;
+  wire go = valid_q && paced_q && (!starts_beat_q || (raw ? words_fit_q : bytes_fit_q));
+  wire takes_bytes = go && starts_beat_q && !raw;
+  wire takes_words = go && starts_beat_q && raw;
   wire last_tile = x_last_q && y_last_q && z_last_q;
   wire [31:0] next_plane = plane_q + z_stride;
   wire [31:0] next_row = y_last_q ? next_plane : row_q + y_stride;
   wire [15:0] next_accumulator_row = accumulator_row_q + accumulator_row;
-  wire [15:0] next_plane_parameter = plane_parameter_q + (y_last_q && parameter_step ? period : 0);
-  wire period_last = period_left_q == 16'd1;
+  // One adder for a step in the row, back to the plane's start, and on to the next plane's.
+  wire [15:0] next_parameter = (x_last_q || period_last_q ? plane_parameter_q : parameter_q)
+      + (!x_last_q ? 16'(!period_last_q) : y_last_q && parameter_step ? 16'(period_q) : 16'd0);
+  // Whether a tile's beats are free in the next cycle: every case compares with a constant.
+  wire bytes_fit = takes_bytes ? fit(free_q, beat_freed, 2 * BYTE_BEATS)
+      : takes_words ? fit(free_q, beat_freed, BYTE_BEATS + WORD_BEATS)
+      : fit(free_q, beat_freed, BYTE_BEATS);
+  wire words_fit = takes_bytes ? fit(free_q, beat_freed, BYTE_BEATS + WORD_BEATS)
+      : takes_words ? fit(free_q, beat_freed, 2 * WORD_BEATS)
+      : fit(free_q, beat_freed, WORD_BEATS);
   wire take = s_valid && s_ready;
   assign s_ready = !valid_q;
 
@@ -113,6 +125,7 @@ module tw_store (
   wire response_valid, response_error;
   wire [2:0] response_tag;
   wire response_done = response_valid && response_tag[2];
+  wire [7:0] take_period = 8'd1 << s_instruction[STORE_LOG2_PARAMETER_PERIOD_LSB+:3];
   wire take_early = s_instruction[STORE_EARLY_LSB] && late_q == 0;
   wire take_late = s_instruction[STORE_PUSH_PREVIOUS_LSB] && !take_early;
 
@@ -131,7 +144,9 @@ module tw_store (
       accumulator_row_q <= s_instruction[STORE_ACCUMULATOR_LSB+:16];
       parameter_q <= s_instruction[STORE_PARAMETER_LSB+:16];
       plane_parameter_q <= s_instruction[STORE_PARAMETER_LSB+:16];
-      period_left_q <= 16'd1 << s_instruction[STORE_LOG2_PARAMETER_PERIOD_LSB+:3];
+      period_q <= take_period;
+      period_left_q <= take_period;
+      period_last_q <= take_period[0];
       row_q <= s_instruction[STORE_OFFSET_LSB+:32];
       position_q <= s_instruction[STORE_OFFSET_LSB+:POSITION_W];
       starts_beat_q <= 1'b1;
@@ -139,22 +154,21 @@ module tw_store (
     end
     if (go) begin
       x_first_q <= x_last_q;
+      parameter_q <= next_parameter;
+      period_left_q <= x_last_q || period_last_q ? period_q : period_left_q - 8'd1;
+      period_last_q <= x_last_q || period_last_q ? period_q[0] : period_left_q == 8'd2;
       position_q <= x_last_q ? next_row[POSITION_W-1:0] : next_position;
       starts_beat_q <= x_last_q || next_position == 0;
       if (!x_last_q) begin
         x_left_q <= x_left_q - 16'd1;
         x_last_q <= x_left_q == 16'd2;
         accumulator_q <= accumulator_q + 16'd1;
-        parameter_q <= period_last ? plane_parameter_q : parameter_q + 16'd1;
-        period_left_q <= period_last ? period : period_left_q - 16'd1;
       end else begin
         x_left_q <= x;
         x_last_q <= x == 16'd1;
         accumulator_q <= next_accumulator_row;
         accumulator_row_q <= next_accumulator_row;
-        parameter_q <= next_plane_parameter;
-        plane_parameter_q <= next_plane_parameter;
-        period_left_q <= period;
+        plane_parameter_q <= next_parameter;
         row_q <= next_row;
         if (!y_last_q) begin
           y_left_q <= y_left_q - 16'd1;
@@ -170,10 +184,13 @@ module tw_store (
     end
     valid_q <= take || (valid_q && !(go && last_tile));
     pace_q <= go ? (raw ? PACE_W'(SLICES * WORD_PIECES - 1) : PACE_W'(SLICES * BYTE_PIECES - 1))
-        : pace_q - PACE_W'(pace_q != 0);
-    free_q <= go ? free_taken : free_kept;
-    bytes_fit_q <= go ? free_taken >= FREE_W'(BYTE_BEATS) : free_kept >= FREE_W'(BYTE_BEATS);
-    words_fit_q <= go ? free_taken >= FREE_W'(WORD_BEATS) : free_kept >= FREE_W'(WORD_BEATS);
+        : pace_q - PACE_W'(!paced_q);
+    paced_q <= go ? (raw ? SLICES * WORD_PIECES == 1 : SLICES * BYTE_PIECES == 1)
+        : pace_q <= 1;
+    free_q <= free_q + FREE_W'(beat_freed)
+        - (takes_words ? FREE_W'(WORD_BEATS) : takes_bytes ? FREE_W'(BYTE_BEATS) : 0);
+    bytes_fit_q <= bytes_fit;
+    words_fit_q <= words_fit;
     in_flight_q <= in_flight_q + 12'(take) - 12'(response_done);
     late_q <= late_q + 12'(take && take_late) - 12'(response_done && response_tag[1]);
     retire <= response_done;
@@ -187,6 +204,7 @@ module tw_store (
     if (rst) begin
       valid_q <= 1'b0;
       pace_q <= 0;
+      paced_q <= 1'b1;
       free_q <= FREE_W'(WRITE_BUFFER_BEATS);
       bytes_fit_q <= 1'b1;
       words_fit_q <= 1'b1;
@@ -201,7 +219,7 @@ module tw_store (
     end
   end
   assign active = in_flight_q != 0;
-  assign busy = valid_q && (pace_q != 0 || go);
+  assign busy = valid_q && (!paced_q || go);
   assign wait_memory = active && !busy;
   assign wait_conflict = 1'b0;
 
