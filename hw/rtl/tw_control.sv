@@ -206,7 +206,8 @@ module tw_control (
   reg [INDEX_W-1:0] read_index_q;
   reg [3:0] read_age_q;
   reg is_counter_q;
-  reg [31:0] word_q;
+  reg [31:0] word_q;  // of the other registers
+  reg [31:0] segment_q;
   assign s_axil_arready = read_age_q == 4'd0 && !s_axil_rvalid;
   assign counter_index  = read_index_q;
 
@@ -216,6 +217,7 @@ module tw_control (
     if (read_age_q[0]) begin
       is_counter_q <= read_index_q >= REG_CYCLES[REGISTER_ADDRESS_W-1:2];
       word_q <= 32'd0;
+      segment_q <= 32'd0;
       case (read_index_q)
         REG_ID[REGISTER_ADDRESS_W-1:2]: word_q <= ID_VALUE;
         REG_VERSION[REGISTER_ADDRESS_W-1:2]: word_q <= ISA_VERSION;
@@ -225,18 +227,17 @@ module tw_control (
         REG_ERROR[REGISTER_ADDRESS_W-1:2]: word_q <= {16'd0, engine_q, cause_q};
         REG_ERROR_INDEX[REGISTER_ADDRESS_W-1:2]: word_q <= index_q;
         REG_NUM_INSTRUCTIONS[REGISTER_ADDRESS_W-1:2]: word_q <= count_q;
-        default: begin
-          for (r = 0; r < 2 * NUM_SEGMENTS; r = r + 1)
-          if (read_index_q == INDEX_BASES + r[INDEX_W-1:0]) word_q <= segment_base[r*32+:32];
-          for (r = 0; r < NUM_SEGMENTS; r = r + 1)
-          if (read_index_q == INDEX_SIZES + r[INDEX_W-1:0]) word_q <= segment_size_q[r*32+:32];
-        end
+        default: ;
       endcase
+      for (r = 0; r < 2 * NUM_SEGMENTS; r = r + 1)
+      if (read_index_q == INDEX_BASES + r[INDEX_W-1:0]) segment_q <= segment_base[r*32+:32];
+      for (r = 0; r < NUM_SEGMENTS; r = r + 1)
+      if (read_index_q == INDEX_SIZES + r[INDEX_W-1:0]) segment_q <= segment_size_q[r*32+:32];
     end
     if (s_axil_rready) s_axil_rvalid <= 1'b0;
     if (read_age_q[3]) begin
       s_axil_rvalid <= 1'b1;
-      s_axil_rdata  <= is_counter_q ? counter_value : word_q;
+      s_axil_rdata  <= is_counter_q ? counter_value : word_q | segment_q;
     end
     if (rst) begin
       s_axil_rvalid <= 1'b0;

@@ -54,7 +54,7 @@ module tw_fetch (
 
   wire [BEATS_W-1:0] all_beats = BEATS_W'(({6'd0, num_instructions, 5'd0} + 43'(AXI_BYTES - 1))
       >> LOG2_AXI);
-  wire whole = |beats_q[BEATS_W-1:LOG2_BURST];
+  reg whole_q;  // a whole burst is left, when `more_q`
   wire request = (!request_valid_q || request_ready) && running && !halt && more_q
       && room_q >= ROOM_W'(BURST) && !outstanding_q[1];
   wire fifo_pop;
@@ -67,11 +67,12 @@ module tw_fetch (
     if (!request_valid_q || request_ready) request_valid_q <= request;
     if (request) begin
       request_address_q <= burst_address_q;
-      request_length_q <= whole ? 8'(BURST - 1) : 8'(beats_q - 1'b1);
-      beats_q <= whole ? beats_q - BEATS_W'(BURST) : BEATS_W'(0);
+      request_length_q <= whole_q ? 8'(BURST - 1) : 8'(beats_q - 1'b1);
+      beats_q <= whole_q ? beats_q - BEATS_W'(BURST) : BEATS_W'(0);
       burst_address_q <= burst_address_q + 1'b1;
     end
     more_q <= beats_q != 0 && !request;
+    whole_q <= |beats_q[BEATS_W-1:LOG2_BURST];
     room_q <= room_q + ROOM_W'(fifo_pop) - (request ? ROOM_W'(BURST) : ROOM_W'(0));
     outstanding_q <= outstanding_q + 2'(request) - 2'(beat_valid && beat_last);
     if (rst) begin

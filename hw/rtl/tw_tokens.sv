@@ -11,8 +11,8 @@ module tw_tokens (
     output reg  [2:0] token_previous,  // bit: the engine that may pop
     output reg  [2:0] token_next
 );
-  reg [15:0] previous_q[0:2];  // tokens to engine e from its previous one
-  reg [15:0] next_q[0:2];
+  reg [47:0] previous_q;  // word e: tokens to engine e from its previous one
+  reg [47:0] next_q;
 
   wire [2:0] from_previous = {push_next[1:0], push_next[2]};
   wire [2:0] from_next = {push_previous[0], push_previous[2:1]};
@@ -21,16 +21,17 @@ module tw_tokens (
   always @(posedge clk) begin
     for (e = 0; e < 3; e = e + 1) begin
       if (from_previous[e] != pop_previous[e]) begin
-        previous_q[e] <= from_previous[e] ? previous_q[e] + 16'd1 : previous_q[e] - 16'd1;
-        token_previous[e] <= from_previous[e] || previous_q[e] != 16'd1;
+        previous_q[e*16+:16] <= from_previous[e] ? previous_q[e*16+:16] + 16'd1
+            : previous_q[e*16+:16] - 16'd1;
+        token_previous[e] <= from_previous[e] || previous_q[e*16+:16] != 16'd1;
       end
       if (from_next[e] != pop_next[e]) begin
-        next_q[e] <= from_next[e] ? next_q[e] + 16'd1 : next_q[e] - 16'd1;
-        token_next[e] <= from_next[e] || next_q[e] != 16'd1;
+        next_q[e*16+:16] <= from_next[e] ? next_q[e*16+:16] + 16'd1 : next_q[e*16+:16] - 16'd1;
+        token_next[e] <= from_next[e] || next_q[e*16+:16] != 16'd1;
       end
       if (rst) begin
-        previous_q[e] <= 16'd0;
-        next_q[e] <= 16'd0;
+        previous_q[e*16+:16] <= 16'd0;
+        next_q[e*16+:16] <= 16'd0;
       end
     end
     if (rst) begin
