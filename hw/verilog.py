@@ -55,8 +55,11 @@ def package(config: Config) -> str:
 
 
 def write_buffer_beats(config: Config) -> int:
-    """Beats that the store engine buffers: what is on its way through the output stage, a burst
-    that fills while another leaves, and always a whole raw tile beside an unfinished burst."""
+    """Return the beats that the store engine buffers.
+
+    They are what is on its way through the output stage, a burst that fills while another leaves,
+    and always a whole raw tile beside an unfinished burst.
+    """
     tile = -(-config.accumulator_tile_bytes // config.axi_bytes)
     beats = max(2 * config.axi_burst_beats + STORE_PIPELINE_BEATS, config.axi_burst_beats + tile)
     return 1 << (beats - 1).bit_length()
