@@ -45,7 +45,10 @@ def compile_graph(
         CompileError: a part of it does not fit the machine.
     """
     verify_graph(graph)
-    placed = place(graph, lambda node: _checked(build_kernel(graph, node, config)))
+    placed = place(
+        graph,
+        lambda node, host_packs: _checked(build_kernel(graph, node, config, host_packs=host_packs)),
+    )
     runs = order_nodes(graph, placed)
     plan = plan_memory(graph, placed, runs, config)
     assembly = _Assembly(graph, config, placed, plan, node_bounds(graph, config))

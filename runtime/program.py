@@ -22,7 +22,7 @@ from tilewright.hw import isa
 from tilewright.hw.config import Config
 from tilewright.hw.errors import ModelError
 from tilewright.hw.isa import Segment
-from tilewright.runtime.packing import Packing
+from tilewright.runtime.packing import Fold, Packing
 from tilewright.runtime.tensor import Quantization, TensorType
 
 FORMAT = 1
@@ -285,9 +285,13 @@ def _tensor_from_json(table: Mapping[str, Any]) -> Tensor:
         kind["quantization"] = Quantization(**_tuples(kind["quantization"]))
     placement = None
     if place:
-        packing = Packing(**_tuples(place["packing"]))
+        packing = _tuples(place["packing"])
+        packing["fold"] = Fold(**packing["fold"]) if packing["fold"] else None
         placement = Placement(
-            Segment[place["segment"]], place["offset"], place["distinct_offset"], packing
+            Segment[place["segment"]],
+            place["offset"],
+            place["distinct_offset"],
+            Packing(**packing),
         )
     return Tensor(table["name"], TensorType(**kind), placement)
 

@@ -49,7 +49,7 @@ def find_origin(
             return None
         tensor = source
     place = program.tensor(tensor).placement
-    if place is None:
+    if place is None or place.packing.fold is not None:
         return None
     offset = element_offset(place.packing, shapes[tensor], index)
     tile = offset // (program.config.batch * program.config.block_out)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.hw.errors import CompileError
+from tilewright.runtime.packing import Fold
 
 Environment = Mapping[str, int]
 """The value of each loop axis that is fixed."""
@@ -258,7 +259,8 @@ Statement = For | Allocate | Copy | Intrinsic | Store
 class Kernel:
     """A layer's loop nests; `inputs`, `outputs` map DRAM buffers to the graph's values.
 
-    `constants` holds the bytes of the other DRAM buffers.
+    `constants` holds the bytes of the other DRAM buffers, `folds` how the host folds values
+    that it packs for the kernel.
     """
 
     name: str
@@ -266,6 +268,7 @@ class Kernel:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     constants: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    folds: Mapping[str, Fold] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the readable text form."""

@@ -1,10 +1,8 @@
 """How a tensor of the graph lies on the machine: its four packed dimensions, its stored domain."""
 
 from tilewright.hw.config import Config
-from tilewright.runtime.packing import Packing
+from tilewright.runtime.packing import Fold, Packing, Shape4
 from tilewright.runtime.tensor import TensorType
-
-Shape4 = tuple[int, int, int, int]
 
 INT8_OFFSET = 128
 """Loads flip the top bit of uint8, which subtracts this from stored values and zero points."""
@@ -26,12 +24,12 @@ def packed_shape(kind: TensorType) -> Shape4 | None:
             return None
 
 
-def packing_of(kind: TensorType, config: Config) -> Packing | None:
+def packing_of(kind: TensorType, config: Config, fold: Fold | None = None) -> Packing | None:
     """Return the packing of a tensor that the machine reads or writes, if it has one."""
     shape = packed_shape(kind)
     if shape is None or kind.dtype not in ("int8", "uint8", "int32"):
         return None
-    return Packing.of(shape, kind.dtype, config)
+    return Packing.of(shape, kind.dtype, config, fold=fold)
 
 
 def is_unsigned(kind: TensorType) -> bool:

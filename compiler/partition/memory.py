@@ -14,7 +14,7 @@ from tilewright.compiler.partition.placement import CPU, Placed
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError
 from tilewright.hw.isa import SEGMENT_ALIGNMENT, Segment
-from tilewright.runtime.packing import Packing
+from tilewright.runtime.packing import Fold, Packing
 from tilewright.runtime.program import Placement
 
 Runs = Sequence[tuple[str, list[Node]]]
@@ -45,18 +45,21 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the plan; an alias has the place of the tensor it renames."""
     roots = _roots(graph, placed)
-    lives = _lives(graph, placed, runs, roots, config)
+    kernels = [decision.kernel for decision in placed.values() if decision.kernel]
+    folds = {name: fold for kernel in kernels for name, fold in kernel.folds.items()}
+    sizes_of = {n: _packing(graph, n, config, folds.get(n)).num_bytes for n in {*roots.values()}}
+    lives = _lives(graph, placed, runs, roots, sizes_of)
     compact, distinct, sizes = _offsets(lives)
     placements = {}
     for name, root in roots.items():
         life = lives[root]
-        packing = _packing(graph, name, config)
+        packing = _packing(graph, name, config, folds.get(name))
         placements[name] = Placement(life.segment, compact[root], distinct[root], packing)
     return MemoryPlan(placements, *sizes)
 
 
-def _packing(graph: Graph, name: str, config: Config) -> Packing:
-    packing = packing_of(graph.type(name), config)
+def _packing(graph: Graph, name: str, config: Config, fold: Fold | None) -> Packing:
+    packing = packing_of(graph.type(name), config, fold)
     if packing is None:
         raise CompileError(f"memory plan: {name!r}: {graph.type(name)} cannot be packed")
     return packing
@@ -82,7 +85,7 @@ def _lives(
     placed: Mapping[str, Placed],
     runs: Runs,
     roots: Mapping[str, str],
-    config: Config,
+    num_bytes: Mapping[str, int],
 ) -> dict[str, _Life]:
     written = {
         name for node in graph.nodes if placed[node.name].on_accelerator for name in node.outputs
@@ -105,8 +108,8 @@ def _lives(
         segment = Segment.INPUT
         if root in written:
             segment = Segment.OUTPUT if root in to_host else Segment.WORKSPACE
-        size = _packing(graph, root, config).num_bytes
-        lives[root] = _Life(root, segment, begin, end, -(-size // SEGMENT_ALIGNMENT))
+        pages = -(-num_bytes[root] // SEGMENT_ALIGNMENT)
+        lives[root] = _Life(root, segment, begin, end, pages)
     return lives
 
 

@@ -31,8 +31,12 @@ class Placed:
         return self.target == ACCELERATOR
 
 
-def place(graph: Graph, build: Callable[[Node], Kernel | Declined]) -> dict[str, Placed]:
-    """Return the placement of every node, by name; `build` gives a node's kernel or a reason."""
+Build = Callable[[Node, bool], Kernel | Declined]
+"""A node's kernel or a reason, given the node and whether the host packs its first input."""
+
+
+def place(graph: Graph, build: Build) -> dict[str, Placed]:
+    """Return the placement of every node, by name."""
     placed: dict[str, Placed] = {}
     on_machine: set[str] = set()
     for node in graph.nodes:
@@ -47,7 +51,7 @@ def _decide(
     graph: Graph,
     node: Node,
     on_machine: set[str],
-    build: Callable[[Node], Kernel | Declined],
+    build: Build,
 ) -> Placed:
     if node.op in ALIASES:
         source, result = graph.type(node.inputs[0]), graph.type(node.outputs[0])
@@ -59,7 +63,7 @@ def _decide(
         return Placed(node, ACCELERATOR, "an alias: its packed bytes are its input's")
     if node.op in BORDER:
         return Placed(node, CPU, "the border between real values and stored integers")
-    kernel = build(node)
+    kernel = build(node, node.inputs[0] not in on_machine)
     if isinstance(kernel, Declined):
         return Placed(node, CPU, kernel.reason)
     return Placed(node, ACCELERATOR, "integer operator within the machine's limits", kernel)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.loops import Kernel
 from tilewright.compiler.ir.operators import stored_range
-from tilewright.compiler.ir.packed import Shape4, packed_shape
+from tilewright.compiler.ir.packed import packed_shape
 from tilewright.compiler.schedule import windows
 from tilewright.compiler.schedule.tiling import no_tiling, search
 from tilewright.compiler.schedule.weights import Grouping
@@ -18,6 +18,7 @@ from tilewright.hw.config import Config
 from tilewright.hw.encoding import encode_parameters
 from tilewright.hw.errors import CompileError
 from tilewright.runtime.attributes import get_int, get_ints
+from tilewright.runtime.packing import Shape4
 from tilewright.runtime.tensor import TensorType
 
 Int64 = NDArray[np.int64]

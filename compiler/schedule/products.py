@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.loops import Kernel
 from tilewright.compiler.ir.packed import int8_zero_point, zero_point_of
+from tilewright.compiler.schedule.folding import folded_weights, folded_window
 from tilewright.compiler.schedule.operands import (
     Int64,
+    Operands,
     clamp_of,
     operands_of,
     scale_of,
@@ -25,20 +27,30 @@ from tilewright.hw.encoding import encode_parameters
 from tilewright.hw.errors import CompileError
 from tilewright.hw.numerics import multipliers_of_ratios, scale_ratio
 from tilewright.runtime.attributes import get_int
+from tilewright.runtime.packing import Fold
 
 INT32_LIMIT = 1 << 31
 MAX_MAGNITUDE = 128
 """Largest magnitude of an int8 operand."""
 
 
-def convolution(graph: Graph, node: Node, config: Config) -> Kernel:
-    """Return the kernel of a Conv, 1-D or 2-D, with constant weights."""
+def convolution(graph: Graph, node: Node, config: Config, fold: Fold | None = None) -> Kernel:
+    """Return the kernel of a Conv, 1-D or 2-D, with constant weights.
+
+    `fold` tells how the host folds the input that it packs.
+    """
     weights, scales = _weights(graph, node)
     kernel = weights.shape[2:]
     if weights.ndim == 3:
         weights = weights[:, :, None, :]
-    window, groups = window_of(node, kernel, config), get_int(node.attributes, "group", 1)
-    return _products(graph, node, config, weights, scales, window, groups)
+    operands, window = operands_of(graph, node), window_of(node, kernel, config)
+    if fold is None:
+        groups = get_int(node.attributes, "group", 1)
+        return _products(graph, node, config, weights, scales, operands, window, groups)
+    operands = replace(operands, x_shape=fold.shape(operands.x_shape))
+    folded, window = folded_weights(weights, fold), folded_window(window, fold)
+    layer = _products(graph, node, config, folded, scales, operands, window, 1)
+    return replace(layer, folds={node.inputs[0]: fold})
 
 
 def matrix_product(graph: Graph, node: Node, config: Config) -> Kernel:
@@ -47,7 +59,8 @@ def matrix_product(graph: Graph, node: Node, config: Config) -> Kernel:
     if len(graph.type(node.inputs[0]).shape) != 2 or weights.ndim != 2:
         raise CompileError("only products of two matrices are offloaded")
     spread = weights.T[:, :, None, None]
-    return _products(graph, node, config, spread, scales, Window((1, 1)), 1)
+    operands = operands_of(graph, node)
+    return _products(graph, node, config, spread, scales, operands, Window((1, 1)), 1)
 
 
 def _weights(graph: Graph, node: Node) -> tuple[Int64, tuple[float, ...]]:
@@ -73,11 +86,11 @@ def _products(
     config: Config,
     weights: Int64,
     scales: tuple[float, ...],
+    operands: Operands,
     window: Window,
     groups: int,
 ) -> Kernel:
     """A convolution; weights are [O, I / groups, KH, KW] less their zero point."""
-    operands = operands_of(graph, node)
     outputs, depth = weights.shape[:2]
     parts = split_parts(weights)
     grouping = grouping_of(groups, depth, outputs // groups, config)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.loops import Declined, Kernel
 from tilewright.compiler.ir.packed import packed_shape
+from tilewright.compiler.schedule.folding import fold_of
 from tilewright.compiler.schedule.pools import average_pool, max_pool
 from tilewright.compiler.schedule.products import convolution, matrix_product
 from tilewright.compiler.schedule.requantize import requantize
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError
+from tilewright.runtime.packing import Fold
 
 Template = Callable[[Graph, Node, Config], Kernel]
 
@@ -22,15 +24,29 @@ TEMPLATES: dict[str, Template] = {
 }
 
 
-def build_kernel(graph: Graph, node: Node, config: Config) -> Kernel | Declined:
-    """Return the kernel of a node, scheduled for a config, or why there is none."""
+def build_kernel(
+    graph: Graph, node: Node, config: Config, *, host_packs: bool = False
+) -> Kernel | Declined:
+    """Return the kernel of a node, scheduled for a config, or why there is none.
+
+    With `host_packs` the first input may be folded, if every operator that reads it agrees.
+    """
     problem = _problem(graph, node)
     if problem:
         return Declined(problem)
     try:
+        if host_packs and (fold := _common_fold(graph, node.inputs[0], config)):
+            return convolution(graph, node, config, fold)
         return TEMPLATES[node.op](graph, node, config)
     except CompileError as error:
         return Declined(str(error))
+
+
+def _common_fold(graph: Graph, name: str, config: Config) -> Fold | None:
+    """The fold that every operator on the machine wants of a tensor."""
+    readers = [node for node in graph.consumers(name) if node.op in TEMPLATES]
+    folds = {fold_of(graph, node, config) if node.op == "Conv" else None for node in readers}
+    return folds.pop() if len(folds) == 1 else None
 
 
 def _problem(graph: Graph, node: Node) -> str | None:
