@@ -3,7 +3,8 @@
 import io
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,20 @@ def _try_in(folder: Path, path: Path) -> None:
             pass
     except OSError as error:
         raise _refused(path, error) from error
+
+
+@contextmanager
+def whole_file(path: Path | None) -> Iterator[Path | None]:
+    """Give a name to write a file under that becomes `path` at the end, unless anything fails."""
+    if path is None:
+        yield None
+        return
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_folder(folder: Path, files: dict[str, bytes]) -> list[Path]:

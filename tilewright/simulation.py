@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,9 +39,16 @@ def check_engine(name: str) -> None:
 
 
 def open_engine(
-    name: str, config: Config, *, memory: MemoryModel, vcd: Path | None = None
+    name: str,
+    config: Config,
+    *,
+    memory: MemoryModel,
+    vcd: Path | None = None,
+    building: AbstractContextManager[object] | None = None,
 ) -> Device:
     """Return an engine; `rtl` builds the simulator of this config on its first use.
+
+    `building` is entered while that lasts.
 
     Raises:
         SimulationError: no engine of that name, or one that draws no waveforms was asked to.
@@ -48,7 +56,7 @@ def open_engine(
     """
     check_engine(name)
     if name == "rtl":
-        return RtlEngine(config, memory, vcd=vcd)
+        return RtlEngine(config, memory, vcd=vcd, building=building)
     if vcd is not None:
         raise SimulationError(f"--vcd: engine {name!r} has no signals; use --engine rtl")
     return FunctionalEngine(config)

@@ -1,10 +1,12 @@
 """Builds the simulator of a config as a shared library, once: RTL → Verilator → C++ → cache."""
 
 import hashlib
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import platformdirs
@@ -37,8 +39,8 @@ FAST_FLAGS = ("-O3",)
 SLOW_FLAGS = ("-O1",)
 """Construction, reset and the run-time library: they run once."""
 
-TAIL_LINES = 12
-"""Last lines of a failing tool that its error shows."""
+LOG = "build.log"
+"""What a failing tool printed, kept where the library would have been."""
 
 
 def default_cache() -> Path:
@@ -46,11 +48,18 @@ def default_cache() -> Path:
     return Path(platformdirs.user_cache_dir("tilewright")) / "rtl"
 
 
-def build(config: Config, *, cache: Path | None = None, traced: bool = False) -> Path:
+def build(
+    config: Config,
+    *,
+    cache: Path | None = None,
+    traced: bool = False,
+    building: AbstractContextManager[object] | None = None,
+) -> Path:
     """Return the shared library that simulates a config; `traced` can write waveforms.
 
     A library is kept in `cache` under a hash of all that makes it, and appears there whole;
-    two processes that want the same one build it once.
+    two processes that want the same one build it once.  `building` is entered while it is made
+    or awaited, and not when it is there.
 
     Raises:
         DeviceError: a tool is missing or fails, or the cache cannot be written.
@@ -62,11 +71,12 @@ def build(config: Config, *, cache: Path | None = None, traced: bool = False) ->
         return library
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
+        with building or nullcontext(), FileLock(folder / "lock"):
             if not library.exists():
                 with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
                     built = _Build(config, Path(work), verilator, compiler, traced=traced).run()
                     built.replace(library)
+                (folder / LOG).unlink(missing_ok=True)
     except OSError as error:
         raise DeviceError(
             f"rtl engine: cannot write {error.filename or folder} ({error.strerror});"
@@ -89,7 +99,7 @@ def _anonymous(config: Config) -> Config:
 
 
 class _Build:
-    """One build in a folder of its own."""
+    """One build in a folder of its own; the log of a failure goes into the folder above."""
 
     def __init__(
         self, config: Config, work: Path, verilator: Verilator, compiler: Compiler, *, traced: bool
@@ -158,8 +168,15 @@ class _Build:
             command, capture_output=True, text=True, errors="replace", check=False, env=environment
         )
         if result.returncode:
-            lines = (result.stderr + result.stdout).strip().splitlines()[-TAIL_LINES:]
+            log = self._work.parent / LOG
+            log.write_text("\n".join([shlex.join(map(str, command)), result.stderr, result.stdout]))
             raise DeviceError(
                 f"rtl engine: {Path(command[0]).name} failed with status {result.returncode} for"
-                f" config {self._config.name}:\n" + "\n".join(lines)
+                f" config {self._config.name}: {_first_error(result.stderr)}; the full log is {log}"
             )
+
+
+def _first_error(text: str) -> str:
+    """Return the first line that speaks of an error, else the first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it printed nothing"]
+    return next((line for line in lines if "error" in line.lower()), lines[0])

@@ -1,6 +1,7 @@
 """`RtlEngine`: runs programs on the Verilated hardware, in this process, cycle by cycle."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,8 @@ _CAUSES = {
 class RtlEngine:
     """A `Device`: the accelerator of one config behind a memory of one model.
 
-    The simulator is built on first use and kept in `cache` (default: the user's cache folder).
+    The simulator is built on first use and kept in `cache` (default: the user's cache folder);
+    `building` is entered while that lasts.
     `vcd` names a file for the waveforms of all runs, and selects a slower simulator that draws
     them.  `progress` is called every so often with the cycles run and instructions retired.
     Scratchpads start random, the same in every new engine of the same `seed`.
@@ -45,6 +47,7 @@ class RtlEngine:
         memory: MemoryModel | None = None,
         *,
         cache: Path | None = None,
+        building: AbstractContextManager[object] | None = None,
         vcd: Path | None = None,
         progress: Callable[[int, int], None] | None = None,
         seed: int = 1,
@@ -59,7 +62,7 @@ class RtlEngine:
         self._vcd = vcd
         self._progress = progress
         self._seed = seed
-        self._library = build(config, cache=cache, traced=vcd is not None)
+        self._library = build(config, cache=cache, traced=vcd is not None, building=building)
         self._harness: Harness | None = self._open()
 
     def run(self, segments: Segments) -> RunResult:

@@ -10,6 +10,8 @@ from onnx import TensorProto, helper
 
 from tilewright.cli import main
 from tilewright.hw.config import Config
+from tilewright.hw.errors import SimulationError
+from tilewright.sim.rtl.engine import RtlEngine
 
 Run = Callable[..., str]
 IMAGE = np.zeros((1, 1, 28, 28), np.float32)
@@ -176,6 +178,17 @@ def test_no_compiler(
         "error: rtl engine: no C++ compiler found (c++, g++, clang++), which builds the simulator"
         " of the RTL; get one with: apt-get install g++ make\n"
     )
+
+
+def test_a_run_that_fails_leaves_no_waveforms(
+    refused: Run, tmp_path: Path, lenet5_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise SimulationError("rtl engine: nothing moved")
+
+    monkeypatch.setattr(RtlEngine, "run", fail)
+    arguments = ("--config", "tiny", "--vcd", tmp_path / "w.vcd")
+    assert refused("simulate", lenet5_path, *arguments) == "error: rtl engine: nothing moved\n"
 
 
 @pytest.mark.parametrize("option", ["--json", "--output", "--trace", "--vcd", "--plot"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.hw.errors import ModelError
-from tilewright.outputs import check_folder, check_writable, write_folder, write_npz
+from tilewright.outputs import check_folder, check_writable, whole_file, write_folder, write_npz
 
 
 def test_npz_has_equal_bytes_for_equal_arrays_and_reads_back(tmp_path: Path) -> None:
@@ -35,3 +35,27 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 def test_standard_output_and_no_output_can_always_be_written() -> None:
     for path in (Path("-"), None):
         assert check_writable(path) is None
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "w.vcd"
+    path.write_text("of an earlier run")
+
+    def interrupted() -> None:
+        with whole_file(path) as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "of an earlier run"
+    with whole_file(path) as partial:
+        partial.write_text("whole")
+        assert path.read_text() == "of an earlier run"
+    assert path.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_nobody_asked_for_has_no_name() -> None:
+    with whole_file(None) as partial:
+        assert partial is None

@@ -63,9 +63,8 @@ def demo_command(terminal: Terminal, config: str, samples: int, output: Path) ->
     graph = load(LENET5)
     feeds, labels = load_images(samples)
     program = compile_model(graph, config=machine).program
-    terminal.print(f"building the simulator of {machine.name} (kept for the next time) …")
     memory = MemoryModel()
-    device = open_engine("rtl", machine, memory=memory)
+    device = open_engine("rtl", machine, memory=memory, building=terminal.building(machine.name))
     with terminal.progress(f"simulate {samples} images", samples) as advance:
         served = simulate(program, feeds, device, all_tensors=True, progress=advance)
     result = check(

@@ -21,7 +21,7 @@ from tilewright.commands.terminal import CHECK_FAILED, SUCCESS, Terminal, comman
 from tilewright.feeds import Feeds
 from tilewright.hw.errors import SimulationError
 from tilewright.mismatch import mismatch_lines
-from tilewright.outputs import check_folder, check_writable, write_folder, write_npz
+from tilewright.outputs import check_folder, check_writable, whole_file, write_folder, write_npz
 from tilewright.runtime.executor import Execution
 from tilewright.runtime.program import write_whole
 from tilewright.sim.memory import MemoryModel
@@ -118,11 +118,15 @@ def simulate_command(
         source, input_path=input_path, samples=samples, seed=seed, shapes=shapes
     )
     program = source.compiled(config=config, target=target, shapes=sizes).program
-    device = open_engine(engine, program.config, memory=memory_model, vcd=vcd)
-    with terminal.progress("simulate", samples) as advance:
-        served = simulate(
-            program, feeds, device, all_tensors=check_level == ALL_LAYERS, progress=advance
+    with whole_file(vcd) as drawn:
+        building = terminal.building(program.config.name)
+        device = open_engine(
+            engine, program.config, memory=memory_model, vcd=drawn, building=building
         )
+        with terminal.progress("simulate", samples) as advance:
+            served = simulate(
+                program, feeds, device, all_tensors=check_level == ALL_LAYERS, progress=advance
+            )
     report = report_of(program, served, engine, memory_model, command=" ".join(sys.argv[1:]))
     result = None
     if check_level is not None:

@@ -5,7 +5,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,12 +57,20 @@ class Terminal:
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        shown = not self.console.quiet and sys.stderr.isatty()
         with Progress(
-            *columns, console=Console(stderr=True), transient=True, disable=not shown
+            *columns, console=Console(stderr=True), transient=True, disable=not self._is_watched
         ) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
+
+    def building(self, config: str) -> AbstractContextManager[object]:
+        """Show on a terminal that the simulator of a config is being built, nothing elsewhere."""
+        text = f"building the simulator of {config}, kept for the next time …"
+        return Console(stderr=True).status(text) if self._is_watched else nullcontext()
+
+    @property
+    def _is_watched(self) -> bool:
+        return not self.console.quiet and sys.stderr.isatty()
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
