@@ -10,7 +10,6 @@ from tilewright.hw.errors import CompileError, SimulationError
 from tilewright.hw.isa import Field, Instruction, Parameter, Task, Uop
 
 _BY_OPCODE = {word.OPCODE: word for word in isa.INSTRUCTIONS}
-_LAYOUTS = {word.__name__: isa.layout(word) for word in (*isa.INSTRUCTIONS, Uop, Parameter)}
 
 _ENUMS = {
     "memory": isa.Memory,
@@ -20,10 +19,6 @@ _ENUMS = {
 }
 
 
-def _layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
-    return _LAYOUTS[word.__name__]
-
-
 def encode_word(word: Instruction | Uop | Parameter) -> int:
     """Return the word's bits as an unsigned integer.
 
@@ -31,7 +26,7 @@ def encode_word(word: Instruction | Uop | Parameter) -> int:
         CompileError: a value outside its field.
     """
     bits = int(word.OPCODE) if isinstance(word, Task) else 0
-    for field in _layout(type(word)):
+    for field in isa.layout(type(word)):
         value = getattr(word, field.name)
         if not field.low <= value <= field.high:
             raise CompileError(
@@ -63,7 +58,7 @@ def decode_word(bits: int) -> Instruction:
     cls = _BY_OPCODE.get(opcode)  # type: ignore[call-overload]
     if cls is None:
         raise SimulationError(f"decode: opcode {opcode} is not an instruction; legal are 1 to 5")
-    fields = _layout(cls)
+    fields = isa.layout(cls)
     if bits >> (fields[-1].offset + fields[-1].bits):
         raise SimulationError(
             f"decode: {cls.__name__.upper()} has bits set past its last field; they must be 0"
@@ -88,7 +83,7 @@ def decode_fields(
 ) -> dict[str, NDArray[np.int64]]:
     """Return each field of an array of 64-bit uops or parameters as int64 of the same shape."""
     fields = {}
-    for field in _layout(cls):
+    for field in isa.layout(cls):
         value = (words >> np.uint64(field.offset) & np.uint64((1 << field.bits) - 1)).astype(
             np.int64
         )
@@ -110,7 +105,7 @@ def encode_parameters(
     """
     words = np.zeros(bias.shape, np.uint64)
     values = {"bias": bias, "multiplier": multiplier, "shift": shift}
-    for field in _layout(Parameter):
+    for field in isa.layout(Parameter):
         value = np.asarray(values[field.name], np.int64)
         if value.size and not (field.low <= value.min() and value.max() <= field.high):
             raise CompileError(
@@ -135,7 +130,7 @@ def disassemble(instruction: Instruction) -> str:
     ]
     shown = []
     blank = type(instruction)()
-    for field in _layout(type(instruction))[4:]:
+    for field in isa.layout(type(instruction))[4:]:
         value = getattr(instruction, field.name)
         always = field.name in _ENUMS and field.name != "rounding"
         if value != getattr(blank, field.name) or always:

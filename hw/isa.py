@@ -8,6 +8,7 @@ meaning is `tilewright.sim.functional`.
 """
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -312,6 +313,7 @@ class Field:
         return (1 << self.bits - self.signed) - 1
 
 
+@functools.cache
 def layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
     """Return the bit layout of an instruction (from bit 4, above the opcode), uop or parameter."""
     offset = OPCODE_BITS if issubclass(word, Task) else 0
