@@ -22,6 +22,8 @@ LATENCY_CYCLES = 30
 """From a burst's request to its first beat, assumed: a DRAM of 20 and the pipelines around."""
 STEP_CYCLES = 8
 """What a handover between engines costs, about."""
+STORE_CYCLES = 6
+"""What a STORE costs besides its tiles, about."""
 INSTRUCTIONS_A_STEP = 4
 
 
@@ -101,7 +103,8 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     """Return about how many cycles a layer takes.
 
     That is the busiest of the three engines (their sum without virtual threads), the first
-    load and the last store, which overlap with nothing.
+    load and the last store, which overlap with nothing, and a little for each step, so that of equals
+    the one of fewer instructions is the cheapest.
     """
     runs = _runs(work, grid, placement)
     steps = runs[len(placement.order)]
@@ -120,11 +123,11 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     out_rows = grid["n"] * grid["g"] * grid["o"] * grid["h"]
     last = out_rows * _stored_row_cycles(work, grid, config)
     filled = _filled(work, grid, ("n", "g", "o", "h", "w"))
-    store = runs[placement.output_depth] * last * filled
+    store = runs[placement.output_depth] * (last * filled + STORE_CYCLES)
     compute = _compute_cycles(work, config) + STEP_CYCLES * steps
     busiest = np.maximum(np.maximum(load, store), compute)
     overlapped = busiest if placement.threads > 1 else load + store + compute
-    total: Cycles = overlapped + inputs + weights + last + 2 * LATENCY_CYCLES
+    total: Cycles = overlapped + inputs + weights + last + 2 * LATENCY_CYCLES + steps / 4
     return total
 
 
