@@ -8,8 +8,11 @@ RUN := env -u PYTHONPATH -u PYTHONHOME PATH="$(BIN):$$PATH"
 # The newest interpreter found that is new enough; an active virtual environment plays no part.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	q=$$(command -v $$p) && "$$q" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$q" && break; done)
+JOBS ?= 2
 PYTEST := $(RUN) pytest -p no:cacheprovider
+PYTESTS := $(PYTEST) -n $(JOBS) --durations=15
 MODELS ?=
+SLOW ?=
 
 .PHONY: help setup demo test test-all test-models lint bench docs clean
 
@@ -34,15 +37,16 @@ $(VENV)/dev.stamp: $(VENV)/test.stamp
 demo: setup  ## the embedded model on simulated hardware, every value checked
 	$(RUN) tilewright demo
 
-test: setup  ## the default tests
-	$(PYTEST) -m "not slow and not models"
+test: setup  ## the default tests, JOBS=2 at a time
+	$(PYTESTS) -m "not slow and not models"
 
-test-all: setup  ## the default and the slow tests
-	$(PYTEST) -m "not models"
+test-all: setup  ## the default and the slow tests; with MODELS=DIR those over models, too
+	$(PYTESTS) -m "not models"
+	$(if $(MODELS),$(MAKE) test-models SLOW=1)
 
-test-models: setup  ## tests over a folder of models: make test-models MODELS=../shared/models
+test-models: setup  ## tests over a folder of models: make test-models MODELS=DIR [SLOW=1]
 	@test -d "$(MODELS)" || { echo "error: MODELS=$(MODELS) is not a folder; give the one that holds manifest.json" >&2; exit 2; }
-	TILEWRIGHT_MODELS="$(abspath $(MODELS))" $(PYTEST) -m "models"
+	TILEWRIGHT_MODELS="$(abspath $(MODELS))" $(PYTESTS) -m "models$(if $(SLOW),, and not slow)"
 
 lint: $(VENV)/dev.stamp  ## format, style, types, import directions, dead code, dependencies
 	$(RUN) python tools/link_tree.py

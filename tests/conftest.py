@@ -25,6 +25,14 @@ from tilewright.runtime.program import (
 from tilewright.runtime.tensor import Quantization, TensorType
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what passing tests recorded, also those that ran in another process."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties if report.when == "call" else ():
+            terminalreporter.section(name)
+            terminalreporter.write_line(str(value))
+
+
 @pytest.fixture(scope="session")
 def lenet5_path() -> Path:
     """The embedded model."""

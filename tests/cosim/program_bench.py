@@ -34,6 +34,8 @@ PATIENCE_NS = 2_000_000 * CLOCK_NS
 MEMORY_BYTES = 1 << 62
 """The bench's memory is sparse."""
 
+INSTRUCTIONS = 24
+
 COMPARED = (Segment.WORKSPACE, Segment.OUTPUT)
 
 
@@ -120,7 +122,7 @@ async def programs_agree_with_the_functional_engine(dut: object) -> None:
     await bench.reset()
     for number in range(int(os.environ["BENCH_PROGRAMS"])):
         rng = np.random.default_rng([seed, number])
-        program = random_program(config, rng, instructions=40)
+        program = random_program(config, rng, instructions=INSTRUCTIONS)
         for pauses in bench.pauses:
             pauses.rate = float(rng.choice([0.0, 0.2, 0.5, 0.8]))
         expected = program.copy_segments()

@@ -12,7 +12,7 @@ from tilewright.hw import verilog
 from tilewright.hw.config import Config
 from tilewright.sim.rtl.toolchain import find_compiler, find_verilator
 
-WIDE = "batch=2,block_in=8,block_out=32,axi_data_bits=128"
+WIDE = "batch=2,block_in=4,block_out=8,output_lanes=8,alu_lanes=8,axi_data_bits=128"
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "programs"),
     [
-        (WIDE, 22),
+        (WIDE, 20),
+        pytest.param("batch=2,block_in=8,block_out=32", 40, marks=pytest.mark.slow),
         pytest.param("tiny", 40, marks=pytest.mark.slow),
         pytest.param("pynq-z1", 20, marks=pytest.mark.slow),
         pytest.param("large,axi_address_bits=48", 10, marks=pytest.mark.slow),
