@@ -9,6 +9,7 @@ import to this one form.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tilewright.compiler.ir.layout import Layout
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import Array, Dim, TensorType
@@ -16,10 +17,11 @@ from tilewright.runtime.tensor import Array, Dim, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A named tensor of the graph."""
+    """A named tensor of the graph; `layout` is how it lies packed where that was chosen."""
 
     name: str
     type: TensorType
+    layout: Layout | None = None
 
     @property
     def dtype(self) -> str:

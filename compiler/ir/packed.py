@@ -1,6 +1,9 @@
 """How a tensor of the graph lies on the machine: its four packed dimensions, its stored domain."""
 
+from tilewright.compiler.ir.graph import Graph
+from tilewright.compiler.ir.layout import Layout, image_layout, packed_axes
 from tilewright.hw.config import Config
+from tilewright.hw.errors import CompileError
 from tilewright.runtime.packing import Fold, Packing, Shape4
 from tilewright.runtime.tensor import TensorType
 
@@ -45,3 +48,22 @@ def zero_point_of(kind: TensorType) -> int:
 def int8_zero_point(kind: TensorType) -> int:
     """Return the zero point as the scratchpads hold it, in the int8 domain."""
     return zero_point_of(kind) - (INT8_OFFSET if is_unsigned(kind) else 0)
+
+
+def layout_of_value(graph: Graph, name: str) -> Layout:
+    """Return the layout of a value; without one of its own, axis 1 is the channels.
+
+    Raises:
+        CompileError: it has more than 4 dimensions.
+    """
+    value = graph.values[name]
+    layout = value.layout or image_layout(value.type.static_shape)
+    if layout is None:
+        raise CompileError(f"{name!r} has {len(value.shape)} dimensions; at most 4 are packed")
+    return layout
+
+
+def lies_as(graph: Graph, name: str, layout: Layout, config: Config) -> bool:
+    """Whether a value's packed bytes are what another layout of it says."""
+    own = packed_axes(layout_of_value(graph, name), config)
+    return own == packed_axes(layout, config)

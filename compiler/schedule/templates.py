@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.loops import Declined, Kernel
-from tilewright.compiler.ir.packed import packed_shape
+from tilewright.compiler.schedule.arithmetic import product, requantize, signed_sum
 from tilewright.compiler.schedule.folding import fold_of
 from tilewright.compiler.schedule.pools import average_pool, max_pool
 from tilewright.compiler.schedule.products import convolution, matrix_product
-from tilewright.compiler.schedule.requantize import requantize
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError
 from tilewright.runtime.packing import Fold
@@ -16,11 +15,14 @@ from tilewright.runtime.packing import Fold
 Template = Callable[[Graph, Node, Config], Kernel]
 
 TEMPLATES: dict[str, Template] = {
+    "Add": signed_sum,
     "AveragePool": average_pool,
     "Conv": convolution,
     "MatMul": matrix_product,
     "MaxPool": max_pool,
+    "Mul": product,
     "Requantize": requantize,
+    "Sub": signed_sum,
 }
 
 
@@ -53,12 +55,12 @@ def _problem(graph: Graph, node: Node) -> str | None:
     """What is wrong with a node's operator or tensors for every config, if anything."""
     if node.op not in TEMPLATES:
         return f"the accelerator has no {node.op}"
-    for name in (node.inputs[0], node.outputs[0]):
+    given = [name for name in node.inputs if name and name not in graph.constants]
+    for name in (*given, node.outputs[0]):
         kind = graph.type(name)
         if kind.dtype not in ("int8", "uint8", "int32"):
             return f"{name!r} is {kind.dtype}; the accelerator computes on int8 and uint8"
-        if packed_shape(kind) is None:
-            return f"{name!r} has {len(kind.shape)} dimensions; at most 4 are packed"
-    if graph.type(node.inputs[0]).dtype == "int32":
-        return f"{node.inputs[0]!r} is int32; the accelerator reads int8 and uint8"
-    return "its input is a constant" if node.inputs[0] in graph.constants else None
+    for name in given:
+        if graph.type(name).dtype == "int32":
+            return f"{name!r} is int32; the accelerator reads int8 and uint8"
+    return None if given else "its inputs are constants"

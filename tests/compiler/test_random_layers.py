@@ -1,6 +1,8 @@
 """Random layers on several machines against the exact reference, engines taking random turns."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from tilewright.runtime.executor import Executor
 from tilewright.runtime.program import Attribute, Program
 from tilewright.runtime.tensor import Quantization, TensorType
 from tilewright.sim.functional import FunctionalEngine
+
+Axes = tuple[int, ...]
 
 CONFIGS = (
     "pynq-z1",
@@ -126,18 +130,60 @@ def random_graph(rng: np.random.Generator) -> Graph:
     return Graph("random", ("x",), ("y",), (node,), values, constants)
 
 
+def broadcast_shape(rng: np.random.Generator, shape: tuple[int, ...], axes: Axes) -> Axes:
+    """A shape that broadcasts to `shape`, with 1 along some of the axes."""
+    chosen = [axis for axis in axes if rng.random() < 0.4]
+    reduced = tuple(1 if i in chosen else size for i, size in enumerate(shape))
+    lead = next((i for i, size in enumerate(reduced) if size > 1), len(shape))
+    return reduced[int(rng.integers(0, lead + 1)) :]
+
+
+def random_elementwise(rng: np.random.Generator) -> Graph:
+    """Add, Sub or Mul of two tensors, of one with itself, or of one and a constant."""
+    kind = str(rng.choice(["Add", "Add", "Sub", "Mul"]))
+    rank = int(rng.integers(1, 5))
+    channels = int(rng.choice([1, 3, 4, 8, 16, 17, 24, 40]))
+    shape = (int(rng.integers(1, 6)), channels, *map(int, rng.integers(1, 10, 2)))
+    shape = (channels,) if rank == 1 else shape[:rank]
+    types, constants, inputs = {"x": activation(rng, shape)}, {}, ["x", "b"]
+    form = str(rng.choice(["same", "constant", "other", "other"]))
+    if form == "same":
+        inputs = ["x", "x"]
+    elif form == "constant":
+        types["b"] = activation(rng, broadcast_shape(rng, shape, tuple(range(rank))))
+        constants["b"] = random_array(rng, types["b"])
+    else:
+        axes = tuple(range(2, rank)) if rank > 1 else ()
+        types["b"] = activation(rng, broadcast_shape(rng, shape, axes))
+        if len(types["b"].shape) != rank:
+            types["b"] = replace(types["b"], shape=shape)
+    inputs = inputs[:: int(rng.choice([1, -1]))]
+    types["y"] = activation(rng, shape)
+    attributes = clamp(rng, types["y"].dtype)
+    values = {name: Value(name, t) for name, t in types.items()}
+    node = Node(kind, "layer", tuple(inputs), ("y",), attributes)
+    given = tuple(name for name in dict.fromkeys(inputs) if name not in constants)
+    return Graph("random", given, ("y",), (node,), values, constants)
+
+
+def random_array(rng: np.random.Generator, kind: TensorType) -> np.ndarray:
+    info = np.iinfo(kind.dtype)
+    return rng.integers(info.min, info.max + 1, kind.static_shape).astype(info.dtype)
+
+
 def expect_exact(graph: Graph, program: Program, rng: np.random.Generator) -> None:
-    info = np.iinfo(graph.type("x").dtype)
-    x = rng.integers(info.min, info.max + 1, graph.type("x").static_shape).astype(info.dtype)
+    feeds = {name: random_array(rng, graph.type(name)) for name in graph.input_names}
     engine = FunctionalEngine(program.config, rng=rng)
-    outputs = Executor(program, engine).run({"x": x}).outputs
-    expected = execute(graph, {"x": x})
+    outputs = Executor(program, engine).run(feeds).outputs
+    expected = execute(graph, feeds)
     np.testing.assert_array_equal(outputs["y"], expected["y"])
 
 
-def check_seed(seed: int, config: Config) -> None:
+def check_seed(
+    seed: int, config: Config, make: Callable[[np.random.Generator], Graph] = random_graph
+) -> None:
     rng = np.random.default_rng(seed)
-    graph = random_graph(rng)
+    graph = make(rng)
     program = compile_graph(graph, config)
     assert program.layers[0].target == "accelerator", f"seed {seed}: {program.layers[0].reason}"
     expect_exact(graph, program, rng)
@@ -147,6 +193,12 @@ def check_seed(seed: int, config: Config) -> None:
 def test_random_layers_are_exact(text: str) -> None:
     for seed in range(25):
         check_seed(seed, Config.parse(text))
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_random_elementwise_layers_are_exact(text: str) -> None:
+    for seed in range(25):
+        check_seed(seed, Config.parse(text), random_elementwise)
 
 
 def test_a_layer_whose_smallest_tile_does_not_fit_runs_on_the_host() -> None:
@@ -165,3 +217,10 @@ def test_a_layer_whose_smallest_tile_does_not_fit_runs_on_the_host() -> None:
 def test_many_random_layers_are_exact(text: str, first: int) -> None:
     for seed in range(first, first + 100):
         check_seed(seed, Config.parse(text))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", CONFIGS)
+def test_many_random_elementwise_layers_are_exact(text: str) -> None:
+    for seed in range(1000, 1200):
+        check_seed(seed, Config.parse(text), random_elementwise)
