@@ -197,6 +197,7 @@ class Copy:
 
     Source elements out of the buffer's bounds read as `pad`, in stored units after `flip`
     (invert the top bit of each byte).  `widen`: int8 tiles to int32, less `zero_point`.
+    It happens only in the first iteration of the loops that `once` names.
     """
 
     dst: Region
@@ -205,6 +206,7 @@ class Copy:
     flip: bool = False
     widen: bool = False
     zero_point: int = 0
+    once: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,7 @@ def _lines(body: tuple[Statement, ...], depth: int) -> list[str]:
                 flags = [f"pad={statement.pad}"] if statement.pad else []
                 flags += ["flip"] if statement.flip else []
                 flags += [f"widen zero_point={statement.zero_point}"] if statement.widen else []
+                flags += [f"once in {', '.join(statement.once)}"] if statement.once else []
                 lines.append(" ".join([f"{indent}{statement.dst} = {statement.src}", *flags]))
             case Intrinsic(name, dst, sources, immediate):
                 terms = [str(item) for item in (dst, *sources)]

@@ -40,6 +40,8 @@ class Placement:
     weight_depth: int
     parameter_depth: int
     threads: int
+    fills_weights: bool = False
+    """Weights that are loaded once come piece by piece, each when it is used first."""
 
     @property
     def output_depth(self) -> int:
@@ -103,8 +105,8 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     """Return about how many cycles a layer takes.
 
     That is the busiest of the three engines (their sum without virtual threads), the first
-    load and the last store, which overlap with nothing, and a little for each step, so that of equals
-    the one of fewer instructions is the cheapest.
+    load and the last store, which overlap with nothing, and a little for each step, so that of
+    equals the one of fewer instructions is the cheapest.
     """
     runs = _runs(work, grid, placement)
     steps = runs[len(placement.order)]
@@ -127,8 +129,25 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     compute = _compute_cycles(work, config) + STEP_CYCLES * steps
     busiest = np.maximum(np.maximum(load, store), compute)
     overlapped = busiest if placement.threads > 1 else load + store + compute
+    if placement.fills_weights:
+        weights = _filling(work, grid, placement, weights, compute)
     total: Cycles = overlapped + inputs + weights + last + 2 * LATENCY_CYCLES + steps / 4
     return total
+
+
+def _filling(
+    work: Work, grid: Grid, placement: Placement, weights: Cycles, compute: Cycles
+) -> Cycles:
+    """What loading `weights` piece by piece adds.
+
+    That is the first piece, and what computing on each of them once does not hide.
+    """
+    trips = _trips(work, grid)
+    pieces = trips["g"] * trips["o"]
+    passes = _product([trips[a] for a in placement.order if a not in ("g", "o")], grid)
+    first = weights / pieces
+    exposed: Cycles = first + np.maximum(0, (weights - first) - compute / passes)
+    return exposed
 
 
 def _runs(work: Work, grid: Grid, placement: Placement) -> list[Int64]:

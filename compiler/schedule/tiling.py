@@ -99,6 +99,7 @@ def _best(work: Work, config: Config, grid: Grid, choice: _Choice) -> tuple[floa
         weight_depth={"all": 0, "held": 1 + order.index("o"), "step": len(loops)}[choice.weights],
         parameter_depth=0 if whole else len(order),
         threads=choice.threads,
+        fills_weights=choice.weights == "all" and not work.shared_weights,
     )
     cost = np.where(
         fits(work, config, grid, placement), cost_cycles(work, config, grid, placement), np.inf

@@ -223,15 +223,30 @@ class _Builder:
                 origin = (*outer, self._outer("g"), self._outer("o"), *(ZERO,) * 6)
         dram = Buffer("w", "int8", fixed(*full), Scope.DRAM)
         tile_buffer = Buffer("w_tile", "int8", shape, Scope.WEIGHT)
-        self._places.copy(
-            self._placement.weight_depth,
-            tile_buffer,
-            Copy(whole(tile_buffer), Region(dram, origin, shape)),
-        )
+        if self._placement.fills_weights:
+            self._fill_weights(tile_buffer, dram)
+        else:
+            self._places.copy(
+                self._placement.weight_depth,
+                tile_buffer,
+                Copy(whole(tile_buffer), Region(dram, origin, shape)),
+            )
         if self._layer.weights is None:
             raise AssertionError("a layer that accumulates has weights")
         self._constants["w"] = self._layer.weights(tiling)
         return tile_buffer
+
+    def _fill_weights(self, tile: Buffer, dram: Buffer) -> None:
+        """Load the weights of each block of output channels when they are used first."""
+        order = self._placement.order[: self._placement.output_depth]
+        depth = 1 + max(order.index(a) for a in ("g", "o"))
+        trips = self._tiling.trips
+        once = [f"{a}_o" for a in order[:depth] if a not in ("g", "o") and trips[a] > 1]
+        origin = (ZERO, ZERO, self._outer("g"), self._outer("o"), *(ZERO,) * 6)
+        shape = (*tile.shape[:2], self._tile("g"), self._tile("o"), *tile.shape[4:])
+        copy = Copy(Region(tile, origin, shape), Region(dram, origin, shape), once=tuple(once))
+        self._places.before.setdefault(0, []).append(Allocate(tile))
+        self._places.before.setdefault(depth, []).append(copy)
 
     def _weight_index(self) -> tuple[Affine, ...]:
         work, tiling = self._work, self._tiling

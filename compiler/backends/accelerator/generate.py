@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tilewright.compiler.backends.accelerator.constants import ConstantPool
 from tilewright.compiler.backends.accelerator.deadlock import check_deadlock
 from tilewright.compiler.backends.accelerator.lower import lower_kernel
+from tilewright.compiler.backends.accelerator.prefetch import hoist_constants
 from tilewright.compiler.backends.accelerator.scratchpads import ScratchpadPlan
 from tilewright.compiler.backends.accelerator.task import DramPlace, Task
 from tilewright.compiler.backends.accelerator.tokens import add_tokens
@@ -49,7 +50,7 @@ def generate(
         for buffer, data in kernel.constants.items():
             places[buffer] = DramPlace(Segment.CONSTANTS, constants.add(data))
         lowered = lower_kernel(kernel, config, places, scratchpads.place(kernel), item.layer)
-        tasks += uops.place(lowered)
+        tasks += hoist_constants(uops.place(lowered))
     tasks = add_tokens(tasks, config, dict(segment_bytes))
     tasks.append(Task(isa.Finish(), (), NO_LAYER))
     check_deadlock([task.instruction for task in tasks], config)

@@ -104,8 +104,9 @@ class _Lowering:
                         self.body(inner, {**fixed, axis: index}, (*loops, axis))
                 case Allocate():
                     self._allocate(statement, fixed, loops)
-                case Copy():
-                    self._copy(statement, fixed)
+                case Copy(once=once):
+                    if not any(fixed[name] for name in once):
+                        self._copy(statement, fixed)
                 case Intrinsic():
                     self._intrinsic(None, statement, fixed)
                 case Store():
