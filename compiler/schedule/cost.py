@@ -113,7 +113,7 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     blocks, row = _input_rows(work, grid, placement)
     size = config.input_tile_bytes if work.accumulates else config.output_tile_bytes
     inputs = blocks * _row_cycles(row, size, config)
-    weights = _weight_tiles(work, grid, placement) * max(
+    weights: Cycles = _weight_tiles(work, grid, placement) * max(
         1.0, config.weight_tile_bytes / config.axi_bytes
     )
     filled = _filled(work, grid, ("n", "g", "h", "w"))
@@ -126,7 +126,7 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     last = out_rows * _stored_row_cycles(work, grid, config)
     filled = _filled(work, grid, ("n", "g", "o", "h", "w"))
     store = runs[placement.output_depth] * (last * filled + STORE_CYCLES)
-    compute = _compute_cycles(work, config) + STEP_CYCLES * steps
+    compute: Cycles = _compute_cycles(work, config) + STEP_CYCLES * steps
     busiest = np.maximum(np.maximum(load, store), compute)
     overlapped = busiest if placement.threads > 1 else load + store + compute
     if placement.fills_weights:
