@@ -8,7 +8,6 @@ meaning is `tilewright.sim.functional`.
 """
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -313,9 +312,7 @@ class Field:
         return (1 << self.bits - self.signed) - 1
 
 
-@functools.cache
-def layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
-    """Return the bit layout of an instruction (from bit 4, above the opcode), uop or parameter."""
+def _lay_out(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
     offset = OPCODE_BITS if issubclass(word, Task) else 0
     fields = []
     for field in dataclasses.fields(word):
@@ -323,3 +320,11 @@ def layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
         fields.append(Field(field.name, offset, meta["bits"], meta["signed"], meta["doc"]))
         offset += meta["bits"]
     return tuple(fields)
+
+
+_LAYOUTS = {word.__name__: _lay_out(word) for word in (*INSTRUCTIONS, Uop, Parameter)}
+
+
+def layout(word: type[Instruction | Uop | Parameter]) -> tuple[Field, ...]:
+    """Return the bit layout of an instruction (from bit 4, above the opcode), uop or parameter."""
+    return _LAYOUTS[word.__name__]
