@@ -14,6 +14,7 @@ from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.graph import verify as verify_graph
 from tilewright.compiler.ir.loops import Declined, Kernel
 from tilewright.compiler.ir.loops import verify as verify_kernel
+from tilewright.compiler.partition.layouts import assign_layouts
 from tilewright.compiler.partition.memory import MemoryPlan, Runs, plan_memory
 from tilewright.compiler.partition.placement import CPU, Placed, order_nodes, place
 from tilewright.compiler.schedule.templates import build_kernel
@@ -45,8 +46,10 @@ def compile_graph(
         CompileError: a part of it does not fit the machine.
     """
     verify_graph(graph)
+    graph = assign_layouts(graph, config)
     placed = place(
         graph,
+        config,
         lambda node, host_packs: _checked(build_kernel(graph, node, config, host_packs=host_packs)),
     )
     runs = order_nodes(graph, placed)
@@ -154,13 +157,13 @@ class _Assembly:
         for i, node in enumerate(nodes):
             written += node.outputs
             kernel = self.placed[node.name].kernel
-            if kernel is None:
-                continue
-            names = [*kernel.inputs.values(), *kernel.outputs.values()]
-            for name in kernel.inputs.values():
+            for name in kernel.inputs.values() if kernel else node.inputs[:1]:
                 if name not in written and name not in self.on_machine:
                     self.steps.append(Pack(name))
                     self.on_machine.add(name)
+            if kernel is None:
+                continue
+            names = [*kernel.inputs.values(), *kernel.outputs.values()]
             kernels.append(LayerKernel(kernel, first_layer + i, self._places(names, index)))
         self.on_machine.update(written)
         if kernels:

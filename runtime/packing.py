@@ -3,7 +3,8 @@
 A logical [N, C, H, W] tensor lies as [N/BATCH][C/U][H][W][U/SUB][BATCH][SUB] with
 U = max(block_in, block_out) and SUB = min(block_in, block_out): a row of tiles of either
 kind is contiguous.  Tails of N and C are padded with `fill`.  A `Fold` moves rows and columns
-of a window into the channels first, so that a layer of few channels fills whole tiles.
+of a window into the channels first, so that a layer of few channels fills whole tiles.  Axes
+in another order are brought to [N, C, H, W] before all that.
 """
 
 from dataclasses import dataclass
@@ -79,7 +80,11 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a tensor of shape (N, C, H, W) and element type `dtype` lies in a segment."""
+    """How a tensor of element type `dtype` lies in a segment.
+
+    It is [N, C, H, W] of a shape, once its axes are split into `factors` and these are put in
+    `order`; without factors it is so as it stands.
+    """
 
     shape: Shape4
     dtype: str
@@ -88,6 +93,8 @@ class Packing:
     sub_lanes: int
     fill: int = 0
     fold: Fold | None = None
+    factors: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -98,9 +105,12 @@ class Packing:
         *,
         fill: int = 0,
         fold: Fold | None = None,
+        factors: tuple[int, ...] = (),
+        order: tuple[int, ...] = (),
     ) -> "Packing":
         """Return the packing that a config's tiles need."""
-        return cls(shape, dtype, config.batch, config.channel_lanes, config.sub_lanes, fill, fold)
+        lanes, sub_lanes = config.channel_lanes, config.sub_lanes
+        return cls(shape, dtype, config.batch, lanes, sub_lanes, fill, fold, factors, order)
 
     @property
     def folded_shape(self) -> Shape4:
@@ -127,8 +137,10 @@ class Packing:
         return int(np.prod(self.blocks)) * np.dtype(self.dtype).itemsize
 
     def pack(self, x: NDArray[np.generic]) -> NDArray[np.uint8]:
-        """Return the packed bytes, flat, of x[N, C, H, W] of this dtype."""
+        """Return the packed bytes, flat, of x of this dtype."""
         n, c, h, w = self.folded_shape
+        if self.factors:
+            x = x.reshape(self.factors).transpose(self.order)
         x = x.reshape(self.shape)
         x = self.fold.fold(x) if self.fold else x
         nb, cb, _, _, subs, batch, sub = self.blocks
@@ -138,10 +150,15 @@ class Packing:
         return np.ascontiguousarray(packed).view(np.uint8).reshape(-1)
 
     def unpack(self, data: NDArray[np.uint8]) -> NDArray[np.generic]:
-        """Return x[N, C, H, W] from its packed bytes."""
+        """Return x from its packed bytes: [N, C, H, W], or its factors."""
         n, c, h, w = self.folded_shape
         nb, cb, _, _, subs, batch, sub = self.blocks
         packed = np.ascontiguousarray(data[: self.num_bytes]).view(self.dtype).reshape(self.blocks)
         full = packed.transpose(0, 5, 1, 4, 6, 2, 3).reshape(nb * batch, cb * subs * sub, h, w)
         whole = np.ascontiguousarray(full[:n, :c])
-        return self.fold.unfold(whole, self.shape) if self.fold else whole
+        x = self.fold.unfold(whole, self.shape) if self.fold else whole
+        if not self.factors:
+            return x
+        ordered = x.reshape([self.factors[i] for i in self.order])
+        back = [self.order.index(i) for i in range(len(self.order))]
+        return np.ascontiguousarray(ordered.transpose(back))

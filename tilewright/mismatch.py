@@ -60,6 +60,10 @@ def find_origin(
 def element_offset(packing: Packing, shape: tuple[int, ...], index: tuple[int, ...]) -> int:
     """Return the position, in elements, of x[index] in the packed tensor."""
     flat = np.ravel_multi_index(index, shape)
+    if packing.factors:
+        parts = np.unravel_index(flat, packing.factors)
+        ordered = [packing.factors[i] for i in packing.order]
+        flat = np.ravel_multi_index([int(parts[i]) for i in packing.order], ordered)
     n, c, h, w = (int(i) for i in np.unravel_index(flat, packing.shape))
     lane = c % packing.lanes
     place = (

@@ -124,6 +124,7 @@ def without_axes(layout: Layout, shape: Sequence[int], dropped: Sequence[int]) -
 def packed_axes(layout: Layout, config: Config) -> tuple[object, ...]:
     """Return what decides the packed bytes: layouts of one shape with equal ones lie alike."""
     lanes, size = config.channel_lanes, 1
+    pixels = (*layout.axes(H), *layout.axes(W))
     channels, inner = list(layout.axes(C)), list[tuple[int, int]]()
     while channels and size < lanes:
         stride, extent = channels.pop()
@@ -134,9 +135,9 @@ def packed_axes(layout: Layout, config: Config) -> tuple[object, ...]:
             channels.append((stride * take, extent // take if extent % take == 0 else 0))
             break
     if channels and (size != lanes or channels[-1][1] == 0):
-        return layout.axes(N), layout.axes(C), layout.axes(H), layout.axes(W)
+        return "tail", layout.axes(N), layout.axes(C), _merged(pixels)
     images = layout.axes(N)
-    outer = [*channels, *layout.axes(H), *layout.axes(W)]
+    outer = [*channels, *pixels]
     if config.batch == 1:
         return (), _merged([*images, *outer]), tuple(inner)
     return images, _merged(outer), tuple(inner)
@@ -150,3 +151,20 @@ def _merged(axes: Sequence[tuple[int, int]]) -> Axes:
         else:
             merged.append((stride, extent))
     return tuple(merged)
+
+
+REQUIRED = {
+    "AveragePool": image_layout,
+    "Conv": image_layout,
+    "MatMul": rows_layout,
+    "MaxPool": image_layout,
+}
+"""The layout of activations and outputs of the operators that need a certain one."""
+
+ELEMENTWISE = frozenset({"Add", "Mul", "Requantize", "Sub"})
+"""Operators whose operands lie like their output, whatever that is."""
+
+ALIASES = frozenset(
+    {"Flatten", "Identity", "Reinterpret", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Operators whose output is their input's packed bytes, its axes named anew."""

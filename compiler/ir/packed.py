@@ -1,9 +1,16 @@
 """How a tensor of the graph lies on the machine: its four packed dimensions, its stored domain."""
 
-from tilewright.compiler.ir.graph import Graph
-from tilewright.compiler.ir.layout import Layout, image_layout, packed_axes
+from tilewright.compiler.ir.graph import Graph, Node
+from tilewright.compiler.ir.layout import (
+    Layout,
+    image_layout,
+    packed_axes,
+    reshaped,
+    transposed,
+)
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError
+from tilewright.runtime.attributes import get_ints
 from tilewright.runtime.packing import Fold, Packing, Shape4
 from tilewright.runtime.tensor import TensorType
 
@@ -12,27 +19,24 @@ INT8_OFFSET = 128
 
 
 def packed_shape(kind: TensorType) -> Shape4 | None:
-    """Return (N, C, H, W): channels are axis 1, absent spatial axes 1; None above rank 4."""
-    shape = kind.static_shape
-    match shape:
-        case (n, c, h, w):
-            return n, c, h, w
-        case (n, c, w):
-            return n, c, 1, w
-        case (n, c):
-            return n, c, 1, 1
-        case (c,):
-            return 1, c, 1, 1
-        case _:
-            return None
+    """Return (N, C, H, W) with axis 1 as the channels, absent axes 1; None above rank 4."""
+    layout = image_layout(kind.static_shape)
+    return layout.shape if layout else None
 
 
-def packing_of(kind: TensorType, config: Config, fold: Fold | None = None) -> Packing | None:
-    """Return the packing of a tensor that the machine reads or writes, if it has one."""
-    shape = packed_shape(kind)
-    if shape is None or kind.dtype not in ("int8", "uint8", "int32"):
-        return None
-    return Packing.of(shape, kind.dtype, config, fold=fold)
+def packing_of(graph: Graph, name: str, config: Config, fold: Fold | None = None) -> Packing:
+    """Return the packing of a value that the machine reads or writes.
+
+    Raises:
+        CompileError: it has none.
+    """
+    kind, layout = graph.type(name), layout_of_value(graph, name)
+    if kind.dtype not in ("int8", "uint8", "int32"):
+        raise CompileError(f"{name!r} is {kind.dtype}; int8, uint8 and int32 are packed")
+    factors, order = layout.factors, layout.order
+    if order == tuple(range(len(order))):
+        factors, order = (), ()
+    return Packing.of(layout.shape, kind.dtype, config, fold=fold, factors=factors, order=order)
 
 
 def is_unsigned(kind: TensorType) -> bool:
@@ -67,3 +71,28 @@ def lies_as(graph: Graph, name: str, layout: Layout, config: Config) -> bool:
     """Whether a value's packed bytes are what another layout of it says."""
     own = packed_axes(layout_of_value(graph, name), config)
     return own == packed_axes(layout, config)
+
+
+def alias_layout(graph: Graph, node: Node, layout: Layout) -> Layout | None:
+    """Return the layout of an alias's output whose bytes are its input's, lying in `layout`."""
+    x, y = graph.type(node.inputs[0]), graph.type(node.outputs[0])
+    if x.dtype != y.dtype:
+        return None
+    if node.op == "Transpose":
+        return transposed(layout, x.static_shape, _perm(node, len(x.shape)))
+    return reshaped(layout, y.static_shape)
+
+
+def alias_source(graph: Graph, node: Node, layout: Layout) -> Layout | None:
+    """Return the layout of an alias's input whose bytes are its output's, lying in `layout`."""
+    x, y = graph.type(node.inputs[0]), graph.type(node.outputs[0])
+    if x.dtype != y.dtype:
+        return None
+    if node.op == "Transpose":
+        perm = _perm(node, len(x.shape))
+        return transposed(layout, y.static_shape, [perm.index(i) for i in range(len(perm))])
+    return reshaped(layout, x.static_shape)
+
+
+def _perm(node: Node, rank: int) -> tuple[int, ...]:
+    return get_ints(node.attributes, "perm", tuple(range(rank))[::-1])

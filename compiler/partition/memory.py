@@ -12,9 +12,7 @@ from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.packed import packing_of
 from tilewright.compiler.partition.placement import CPU, Placed
 from tilewright.hw.config import Config
-from tilewright.hw.errors import CompileError
 from tilewright.hw.isa import SEGMENT_ALIGNMENT, Segment
-from tilewright.runtime.packing import Fold, Packing
 from tilewright.runtime.program import Placement
 
 Runs = Sequence[tuple[str, list[Node]]]
@@ -46,23 +44,16 @@ def plan_memory(
     """Return the plan; an alias has the place of the tensor it renames."""
     roots = _roots(graph, placed)
     kernels = [decision.kernel for decision in placed.values() if decision.kernel]
-    folds = {name: fold for kernel in kernels for name, fold in kernel.folds.items()}
-    sizes_of = {n: _packing(graph, n, config, folds.get(n)).num_bytes for n in {*roots.values()}}
+    folds = {roots[name]: fold for kernel in kernels for name, fold in kernel.folds.items()}
+    packings = {n: packing_of(graph, n, config, folds.get(root)) for n, root in roots.items()}
+    sizes_of = {root: packings[root].num_bytes for root in roots.values()}
     lives = _lives(graph, placed, runs, roots, sizes_of)
     compact, distinct, sizes = _offsets(lives)
     placements = {}
     for name, root in roots.items():
         life = lives[root]
-        packing = _packing(graph, name, config, folds.get(name))
-        placements[name] = Placement(life.segment, compact[root], distinct[root], packing)
+        placements[name] = Placement(life.segment, compact[root], distinct[root], packings[name])
     return MemoryPlan(placements, *sizes)
-
-
-def _packing(graph: Graph, name: str, config: Config, fold: Fold | None) -> Packing:
-    packing = packing_of(graph.type(name), config, fold)
-    if packing is None:
-        raise CompileError(f"memory plan: {name!r}: {graph.type(name)} cannot be packed")
-    return packing
 
 
 def _roots(graph: Graph, placed: Mapping[str, Placed]) -> dict[str, str]:
@@ -73,7 +64,8 @@ def _roots(graph: Graph, placed: Mapping[str, Placed]) -> dict[str, str]:
         if not decision.on_accelerator:
             continue
         if decision.kernel is None:
-            roots[node.outputs[0]] = roots[node.inputs[0]]
+            root = roots.setdefault(node.inputs[0], node.inputs[0])
+            roots[node.outputs[0]] = root
             continue
         for name in (*decision.kernel.inputs.values(), *decision.kernel.outputs.values()):
             roots.setdefault(name, name)

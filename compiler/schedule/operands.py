@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.compiler.ir.graph import Graph, Node
+from tilewright.compiler.ir.layout import REQUIRED
 from tilewright.compiler.ir.loops import Kernel
 from tilewright.compiler.ir.operators import stored_range
-from tilewright.compiler.ir.packed import packed_shape
 from tilewright.compiler.schedule import windows
 from tilewright.compiler.schedule.tiling import no_tiling, search
 from tilewright.compiler.schedule.weights import Grouping
@@ -44,10 +44,10 @@ def operands_of(graph: Graph, node: Node) -> Operands:
         CompileError: one of them is not packed.
     """
     x, y = graph.type(node.inputs[0]), graph.type(node.outputs[0])
-    x_shape, y_shape = packed_shape(x), packed_shape(y)
-    if x_shape is None or y_shape is None:
-        raise CompileError("a tensor of it has more than 4 dimensions")
-    return Operands(x, y, x_shape, y_shape)
+    layouts = REQUIRED[node.op](x.static_shape), REQUIRED[node.op](y.static_shape)
+    if layouts[0] is None or layouts[1] is None:
+        raise CompileError(f"{x} and {y} have too many or too few dimensions")
+    return Operands(x, y, layouts[0].shape, layouts[1].shape)
 
 
 def window_of(node: Node, kernel: tuple[int, ...], config: Config) -> Window:

@@ -54,10 +54,10 @@ def convolution(graph: Graph, node: Node, config: Config, fold: Fold | None = No
 
 
 def matrix_product(graph: Graph, node: Node, config: Config) -> Kernel:
-    """Return the kernel of a MatMul [N, K] · [K, M] with constant weights: a 1×1 convolution."""
+    """Return the kernel of a MatMul […, K] · [K, M] with constant weights: a 1×1 convolution."""
     weights, scales = _weights(graph, node)
-    if len(graph.type(node.inputs[0]).shape) != 2 or weights.ndim != 2:
-        raise CompileError("only products of two matrices are offloaded")
+    if weights.ndim != 2:
+        raise CompileError(f"its weights have {weights.ndim} dimensions, not 2")
     spread = weights.T[:, :, None, None]
     operands = operands_of(graph, node)
     return _products(graph, node, config, spread, scales, operands, Window((1, 1)), 1)

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from tilewright.compiler.ir.graph import Graph, Node
+from tilewright.compiler.ir.layout import REQUIRED, image_layout
 from tilewright.compiler.ir.loops import Declined, Kernel
+from tilewright.compiler.ir.packed import layout_of_value, lies_as
 from tilewright.compiler.schedule.arithmetic import product, requantize, signed_sum
 from tilewright.compiler.schedule.folding import fold_of
 from tilewright.compiler.schedule.pools import average_pool, max_pool
@@ -33,7 +35,7 @@ def build_kernel(
 
     With `host_packs` the first input may be folded, if every operator that reads it agrees.
     """
-    problem = _problem(graph, node)
+    problem = _problem(graph, node) or _misplaced(graph, node, config)
     if problem:
         return Declined(problem)
     try:
@@ -46,6 +48,8 @@ def build_kernel(
 
 def _common_fold(graph: Graph, name: str, config: Config) -> Fold | None:
     """The fold that every operator on the machine wants of a tensor."""
+    if layout_of_value(graph, name) != image_layout(graph.type(name).static_shape):
+        return None
     readers = [node for node in graph.consumers(name) if node.op in TEMPLATES]
     folds = {fold_of(graph, node, config) if node.op == "Conv" else None for node in readers}
     return folds.pop() if len(folds) == 1 else None
@@ -64,3 +68,16 @@ def _problem(graph: Graph, node: Node) -> str | None:
         if graph.type(name).dtype == "int32":
             return f"{name!r} is int32; the accelerator reads int8 and uint8"
     return None if given else "its inputs are constants"
+
+
+def _misplaced(graph: Graph, node: Node, config: Config) -> str | None:
+    """Which tensor of a node does not lie as its template needs it, if any."""
+    if node.op not in REQUIRED:
+        return None
+    for name in (node.inputs[0], node.outputs[0]):
+        layout = REQUIRED[node.op](graph.type(name).static_shape)
+        if layout is None:
+            return f"{name!r} has {len(graph.type(name).shape)} dimensions"
+        if not lies_as(graph, name, layout, config):
+            return f"{name!r} lies with other channels"
+    return None

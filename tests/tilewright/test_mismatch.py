@@ -44,3 +44,14 @@ def test_element_offset_agrees_with_packing_for_unequal_blocks_and_batches() -> 
         packed[element_offset(packing, x.shape, index)] == value
         for index, value in np.ndenumerate(x)
     )
+
+
+def test_element_offset_follows_axes_that_are_split_and_reordered() -> None:
+    config = Config.preset("tiny")
+    packing = Packing.of((1, 6, 4, 5), "int32", config, factors=(4, 5, 2, 3), order=(3, 2, 0, 1))
+    x = np.arange(120, dtype=np.int32).reshape(20, 6)
+    packed = packing.pack(x).view(np.int32)
+    assert all(
+        packed[element_offset(packing, x.shape, index)] == value
+        for index, value in np.ndenumerate(x)
+    )

@@ -1,0 +1,133 @@
+"""Layouts for the values of a graph: chosen so that as little as possible has to move.
+
+Operators that need a certain layout have it; what computes element by element follows its
+first operand; aliases rename.  Values that the host packs lie as their first reader wishes.
+Where a reader needs other packed bytes than its operand has, an Identity between them moves it.
+"""
+
+from dataclasses import replace
+
+from tilewright.compiler.ir.graph import Graph, Node, Value
+from tilewright.compiler.ir.layout import (
+    ALIASES,
+    ELEMENTWISE,
+    REQUIRED,
+    Layout,
+    image_layout,
+    packed_axes,
+    without_axes,
+)
+from tilewright.compiler.ir.packed import alias_layout, alias_source
+from tilewright.hw.config import Config
+
+
+def assign_layouts(graph: Graph, config: Config) -> Graph:
+    """Return the graph with a layout for every value that can have one."""
+    return _Assignment(graph, config).run()
+
+
+class _Assignment:
+    def __init__(self, graph: Graph, config: Config) -> None:
+        self._graph, self._config = graph, config
+        self._values = dict(graph.values)
+        self._layouts: dict[str, Layout | None] = {}
+        self._nodes: list[Node] = []
+        self._moved: dict[tuple[str, tuple[object, ...]], str] = {}
+        self._names = {*graph.values, *(node.name for node in graph.nodes)}
+
+    def run(self) -> Graph:
+        wishes = self._wishes()
+        for name in self._graph.input_names:
+            self._set(name, wishes.get(name))
+        for node in self._graph.nodes:
+            inputs = list(node.inputs)
+            layouts = self._outputs(node, inputs)
+            self._nodes.append(replace(node, inputs=tuple(inputs)))
+            for name in node.outputs:
+                self._set(name, layouts or wishes.get(name))
+        return replace(self._graph, nodes=tuple(self._nodes), values=self._values)
+
+    def _set(self, name: str, layout: Layout | None) -> None:
+        layout = layout or image_layout(self._graph.type(name).static_shape)
+        self._layouts[name] = layout
+        self._values[name] = replace(self._values[name], layout=layout)
+
+    def _outputs(self, node: Node, inputs: list[str]) -> Layout | None:
+        """The layout of a node's output; inputs that lie otherwise are exchanged."""
+        if node.op in ALIASES:
+            source = self._layouts.get(inputs[0])
+            return None if source is None else alias_layout(self._graph, node, source)
+        if not self._is_stored(node):
+            return None
+        y = self._graph.type(node.outputs[0]).static_shape
+        if node.op in REQUIRED:
+            layout = REQUIRED[node.op]
+            for i in range(min(2, len(inputs))):
+                if inputs[i] in self._layouts:
+                    wanted = layout(self._graph.type(inputs[i]).static_shape)
+                    inputs[i] = self._lying(inputs[i], wanted)
+            return layout(y)
+        if node.op not in ELEMENTWISE:
+            return None
+        shapes = {name: self._graph.type(name).static_shape for name in inputs}
+        lead = next((n for n in inputs if n in self._layouts and shapes[n] == y), None)
+        result = self._layouts[lead] if lead else image_layout(y)
+        for i, name in enumerate(inputs):
+            if name in self._layouts and result is not None:
+                inputs[i] = self._lying(name, _broadcast(result, y, shapes[name]))
+        return result
+
+    def _is_stored(self, node: Node) -> bool:
+        names = [n for n in (*node.inputs, *node.outputs) if n and n not in self._graph.constants]
+        return all(self._graph.type(n).dtype in ("int8", "uint8", "int32") for n in names)
+
+    def _lying(self, name: str, layout: Layout | None) -> str:
+        """The value, or a copy of it whose packed bytes are as wanted."""
+        own = self._layouts[name]
+        if own is None or layout is None:
+            return name
+        wanted = packed_axes(layout, self._config)
+        if packed_axes(own, self._config) == wanted:
+            return name
+        if (name, wanted) not in self._moved:
+            moved = self._fresh(f"{name}.moved")
+            self._values[moved] = Value(moved, self._graph.type(name), layout)
+            self._nodes.append(Node("Identity", self._fresh(f"{name}.move"), (name,), (moved,)))
+            self._moved[name, wanted] = moved
+        return self._moved[name, wanted]
+
+    def _fresh(self, name: str) -> str:
+        candidate, count = name, 1
+        while candidate in self._names:
+            candidate, count = f"{name}.{count}", count + 1
+        self._names.add(candidate)
+        return candidate
+
+    def _wishes(self) -> dict[str, Layout]:
+        """For each value the layout that its first reader on the machine would need."""
+        wishes: dict[str, Layout] = {}
+        for node in reversed(self._graph.nodes):
+            result = wishes.get(node.outputs[0])
+            for name in (n for n in node.inputs if n and n not in self._graph.constants):
+                wish = self._wish(node, name, result)
+                if wish is not None:
+                    wishes[name] = wish
+        return wishes
+
+    def _wish(self, node: Node, name: str, result: Layout | None) -> Layout | None:
+        shape = self._graph.type(name).static_shape
+        if node.op in ALIASES:
+            return None if result is None else alias_source(self._graph, node, result)
+        if node.op in REQUIRED and self._is_stored(node):
+            return REQUIRED[node.op](shape)
+        if node.op in ELEMENTWISE and self._is_stored(node) and result is not None:
+            return _broadcast(result, self._graph.type(node.outputs[0]).static_shape, shape)
+        return None
+
+
+def _broadcast(layout: Layout, shape: tuple[int, ...], part: tuple[int, ...]) -> Layout:
+    """The layout of an operand that is broadcast to a shape that lies in `layout`."""
+    lead = len(shape) - len(part)
+    aligned = (1,) * lead + part
+    dropped = [i for i, size in enumerate(aligned) if size != shape[i]]
+    return without_axes(layout, shape, dropped) if dropped else layout
