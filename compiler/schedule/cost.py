@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from tilewright.hw.config import Config
 from tilewright.hw.isa import INSTRUCTION_BYTES
 
 Int64 = NDArray[np.int64]
-Cycles = NDArray[np.float64]
+Cycles = NDArray[np.floating[Any]]
 Grid = Mapping[str, Int64]
 """Tile sizes by axis, one entry a tiling."""
 
@@ -113,7 +114,7 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     blocks, row = _input_rows(work, grid, placement)
     size = config.input_tile_bytes if work.accumulates else config.output_tile_bytes
     inputs = blocks * _row_cycles(row, size, config)
-    weights: Cycles = _weight_tiles(work, grid, placement) * max(
+    weights = _weight_tiles(work, grid, placement) * max(
         1.0, config.weight_tile_bytes / config.axi_bytes
     )
     filled = _filled(work, grid, ("n", "g", "h", "w"))
@@ -126,7 +127,7 @@ def cost_cycles(work: Work, config: Config, grid: Grid, placement: Placement) ->
     last = out_rows * _stored_row_cycles(work, grid, config)
     filled = _filled(work, grid, ("n", "g", "o", "h", "w"))
     store = runs[placement.output_depth] * (last * filled + STORE_CYCLES)
-    compute: Cycles = _compute_cycles(work, config) + STEP_CYCLES * steps
+    compute = _compute_cycles(work, config) + STEP_CYCLES * steps
     busiest = np.maximum(np.maximum(load, store), compute)
     overlapped = busiest if placement.threads > 1 else load + store + compute
     if placement.fills_weights:
