@@ -1,6 +1,7 @@
 `default_nettype none
 import tw_pkg::*;
 
+/* verilator lint_off BLKSEQ */  // temporaries of a clocked block
 // The ALU pipeline behind tw_alu_issue: one slot (slice of `ALU_LANES` elements) a cycle.
 // Latency: a slot taken in cycle t reads its accumulator in t + 3 (when it reads) and, if it is
 // the last of its uop, writes it in t + 10.  Throughput: one slot a cycle.  No backpressure.
@@ -79,19 +80,15 @@ module tw_alu (
   reg [TILE_W-1:0] running_q;  // dst in the last stage
   wire [SLICE_W-1:0] tile_slice = tile_q[SLICE_W-1:0];
   wire [SLICE_W-1:0] fetched_slice = fetched_q[SLICE_W-1:0];
-  wire [SLICE_W-1:0] result;
   wire [TILE_W-1:0] fetched_next;
-  wire [TILE_W-1:0] running_next;
   wire [TILE_W-1:0] tile_next;
   generate
     if (SLICE_W == TILE_W) begin : whole
       assign tile_next = tile_q;
       assign fetched_next = tile_slice;
-      assign running_next = result;
     end else begin : sliced
       assign tile_next = {tile_slice, tile_q[TILE_W-1:SLICE_W]};
       assign fetched_next = {fetch_5 ? tile_slice : fetched_slice, fetched_q[TILE_W-1:SLICE_W]};
-      assign running_next = {result, running_q[TILE_W-1:SLICE_W]};
     end
   endgenerate
 
@@ -110,7 +107,7 @@ module tw_alu (
     end
   end
 
-  // Stages 6 to 9: the lanes.  Their controls, one stage ahead in registers.
+  // Stages 6 to 8: the values of the lanes.  Their controls, one stage ahead in registers.
   reg shift_6_q;
   reg multiply_7_q;
   reg [1:0] rounding_8_q;
@@ -121,6 +118,8 @@ module tw_alu (
   reg minimum_9_q;
   reg maximum_9_q;
   reg [31:0] immediate_9_q;
+  wire [SLICE_W-1:0] values;
+  wire [ALU_LANES-1:0] ups;
 
   wire [3:0] op_6 = control_q[5*CONTROL_W+30+:4];
   wire fetch_6 = control_q[5*CONTROL_W+29];
@@ -145,7 +144,6 @@ module tw_alu (
       maximum_9_q <= op_8 == ALU_OP_MAX && !fetch_8;
       immediate_9_q <= {{7{immediate_8[24]}}, immediate_8};
     end
-    if (valid_q[8]) running_q <= running_next;
   end
 
   genvar l;
@@ -156,25 +154,39 @@ module tw_alu (
           .valid(valid_q[7:5]),
           .a(a_q[l*32+:32]),
           .b(b_q[l*32+:32]),
-          .multiply(multiply_7_q),
           .shift_0(shift_6_q),
+          .multiply(multiply_7_q),
           .rounding(rounding_8_q),
-          .accumulator(running_q[l*32+:32]),
-          .immediate(immediate_9_q),
-          .left_accumulator(left_accumulator_9_q),
-          .left_value(left_value_9_q),
-          .right_value(right_value_9_q),
-          .subtract(subtract_9_q),
-          .minimum(minimum_9_q),
-          .maximum(maximum_9_q),
-          .result(result[l*32+:32])
+          .value(values[l*32+:32]),
+          .up(ups[l])
       );
     end
   endgenerate
+
+  // Stage 9: accumulator, value or 0, combined with the value or the immediate.  Slices pass by.
+  reg [31:0] left;
+  reg [31:0] right;
+  reg [31:0] accumulator;
+  reg less;
+  integer k;
+  always @(posedge clk)
+    if (valid_q[8]) begin
+      if (SLICE_W != TILE_W) running_q <= running_q >> SLICE_W;
+      for (k = 0; k < ALU_LANES; k = k + 1) begin
+        accumulator = running_q[k*32+:32];
+        left = left_accumulator_9_q ? accumulator : left_value_9_q ? values[k*32+:32] : 32'd0;
+        right = right_value_9_q ? values[k*32+:32] : immediate_9_q;
+        less = $signed(left) < $signed(right);
+        running_q[TILE_W-SLICE_W+k*32+:32] <=
+            minimum_9_q || maximum_9_q ? (less == minimum_9_q ? left : right)
+            : left + (subtract_9_q ? ~right : right) + 32'(subtract_9_q || ups[k]);
+      end
+    end
 
   assign write_valid = last_q[WRITE-1];
   assign write_address = dst_q[(WRITE-1)*16+:16];
   assign write_data = running_q;
   assign write_tag = tag_q[(WRITE-1)*3+:3];
 endmodule
+/* verilator lint_on BLKSEQ */
 `default_nettype wire

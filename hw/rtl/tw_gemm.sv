@@ -27,7 +27,6 @@ module tw_gemm (
     output wire                                active
 );
   localparam integer ELEMENTS = BATCH * BLOCK_OUT;
-  localparam integer SUM_W = 16 + $clog2(BLOCK_IN);
   localparam integer READ = COMPUTE_READ_STAGE;
   localparam integer WRITE = GEMM_WRITE_STAGE;
 
@@ -46,18 +45,19 @@ module tw_gemm (
     if (rst) valid_q <= 0;
   end
 
-  wire [ELEMENTS*SUM_W-1:0] sums;
+  reg [INPUT_TILE_BYTES*8-1:0] input_q;
+  always @(posedge clk) if (valid_q[0]) input_q <= input_data;
+
+  wire [ELEMENTS*32-1:0] sums;
   genvar p, b;
   generate
     for (p = 0; p < BLOCK_OUT / 2; p = p + 1) begin : pair
-      wire [BATCH*SUM_W-1:0] sums_0;
-      wire [BATCH*SUM_W-1:0] sums_1;
-      tw_dot_pair #(
-          .SUM_W(SUM_W)
-      ) dot (
+      wire [BATCH*32-1:0] sums_0;
+      wire [BATCH*32-1:0] sums_1;
+      tw_dot_pair dot (
           .clk,
           .valid(valid_q[3:0]),
-          .inputs(input_data),
+          .inputs(input_q),
           .weights_0(weight_data[2*p*BLOCK_IN*8+:BLOCK_IN*8]),
           .weights_1(weight_data[(2*p+1)*BLOCK_IN*8+:BLOCK_IN*8]),
           .sums_0,
@@ -66,8 +66,8 @@ module tw_gemm (
       for (b = 0; b < BATCH; b = b + 1) begin : row
         localparam integer ELEMENT = ((2 * p / SUB_LANES) * BATCH + b) * SUB_LANES
             + 2 * p % SUB_LANES;
-        assign sums[ELEMENT*SUM_W+:SUM_W] = sums_0[b*SUM_W+:SUM_W];
-        assign sums[(ELEMENT+1)*SUM_W+:SUM_W] = sums_1[b*SUM_W+:SUM_W];
+        assign sums[ELEMENT*32+:32] = sums_0[b*32+:32];
+        assign sums[(ELEMENT+1)*32+:32] = sums_1[b*32+:32];
       end
     end
   endgenerate
@@ -103,7 +103,7 @@ module tw_gemm (
     if (valid_q[WRITE-2])
       for (e = 0; e < ELEMENTS; e = e + 1) begin
         base = clear_q ? 32'd0 : ahead_q ? result_q[e*32+:32] : old_q[e*32+:32];
-        result_q[e*32+:32] <= base + 32'($signed(sums[e*SUM_W+:SUM_W]));
+        result_q[e*32+:32] <= base + sums[e*32+:32];
       end
   end
 
