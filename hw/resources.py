@@ -23,11 +23,17 @@ class Part:
     """What an FPGA offers (AMD DS190 for Zynq-7000, DS891 for Zynq UltraScale+)."""
 
     name: str
+    family: str
+    """As Yosys names it."""
+    luts: int
+    flip_flops: int
     ram36: float
     multipliers: int
 
 
-PARTS = (Part("xc7z020", 140, 220), Part("xczu3eg", 216, 360))
+XC7Z020 = Part("xc7z020", "xc7", 53_200, 106_400, 140, 220)
+XCZU3EG = Part("xczu3eg", "xcup", 70_560, 141_120, 216, 360)
+PARTS = (XC7Z020, XCZU3EG)
 
 
 @dataclass(frozen=True, slots=True)
