@@ -81,6 +81,8 @@ def qgemm(b: GraphBuilder, node: OnnxNode) -> None:
     """QGemm(x, sx, zx, w, sw, zw, bias, sy, zy): the bias has the scale alpha · sx · sw."""
     trans_b = get_int(node.attributes, "transB", 0)
     alpha = get_float(node.attributes, "alpha", 1.0)
+    if alpha <= 0:
+        raise ModelError(f"{node}: alpha={alpha:g} is not supported; it has to be positive")
     inputs = [_real(b, node, 0, 1, 2), _real(b, node, 3, 4, 5, axis=0 if trans_b else 1)]
     if node.input(6):
         quantization = _bias_quantization(b, node, alpha)

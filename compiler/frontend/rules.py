@@ -268,9 +268,11 @@ def softmax(b: GraphBuilder, node: OnnxNode) -> None:
 
 
 def clip(b: GraphBuilder, node: OnnxNode) -> None:
-    """Clip: min and max as attributes, absent ones left out."""
+    """Clip: min and max as attributes, absent ones left out; min above max means max."""
     given = arguments(b, node)
     bounds = {k: v for k, v in given.items() if isinstance(v, int | float) and math.isfinite(v)}
+    if "min" in bounds and "max" in bounds:
+        bounds["min"] = min(bounds["min"], bounds["max"])
     _emit(b, node, node.inputs[:1], dict(bounds))
 
 

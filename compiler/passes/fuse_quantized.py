@@ -17,6 +17,7 @@ from tilewright.compiler.passes.weights import (
     bias_of,
     is_per_channel,
     quantized_source,
+    real_bias,
     weight_of,
 )
 from tilewright.hw.errors import ModelError
@@ -25,6 +26,10 @@ from tilewright.runtime.program import Attribute
 from tilewright.runtime.tensor import Array, Quantization, TensorType
 
 _STORED = {"int8", "uint8"}
+
+MAX_BIAS_ERROR = 2.0**-11
+"""Steps of the output (units of the accumulator where it is real) by which rounding a bias to
+whole units may move a result; beyond it the bias is added to real values, on the host."""
 
 
 def _is_stored(kind: TensorType) -> bool:
@@ -201,7 +206,10 @@ class _Fuser:
         *,
         added: BiasTerm | None = None,
     ) -> bool:
-        """Append quantized Conv or MatMul with output y; without bounds, int32 made real."""
+        """Append quantized Conv or MatMul with output y; without bounds, int32 made real.
+
+        So too where rounding the bias would show: it is added behind, and the chain stays.
+        """
         uses, graph = self._uses, self._graph
         x = quantized_source(uses, node.inputs[0])
         if x is None:
@@ -222,23 +230,45 @@ class _Fuser:
         beta = get_float(node.attributes, "beta", 1.0)
         terms = [BiasTerm(name, beta) for name in node.inputs[2:3] if name]
         terms += [added] if added else []
-        bias = bias_of(graph, uses, node, terms, scales=scales, channels=channels)
+        out = graph.type(y).quantization if bounds is not None else None
+        bias = bias_of(
+            graph,
+            uses,
+            node,
+            terms,
+            scales=scales,
+            channels=channels,
+            step=out.scale[0] if out else None,
+        )
+        apart = bias is not None and bias.error > MAX_BIAS_ERROR
         parts = [self._constant(f"{node.outputs[0]}.weight", weight.array, weight.quantization)]
-        parts.append("" if bias is None else self._constant(f"{node.outputs[0]}.bias", bias))
+        whole = None if bias is None or apart else bias.array
+        parts.append("" if whole is None else self._constant(f"{node.outputs[0]}.bias", whole))
         attributes = dict(node.attributes) if conv else {}
         producers = [uses.producer(name) for name in node.inputs]
-        origin = merge_origins([*producers, node, *chain])
         op = "Conv" if conv else "MatMul"
-        if bounds is not None:
+        if bounds is not None and not apart:
+            origin = merge_origins([*producers, node, *chain])
             self._append(op, node, [x, *parts], y, {**attributes, **bounds}, origin)
             return True
+        y, real = node.outputs[0], node.outputs[0]
+        own = [term for term in terms if apart and term is not added]
+        if own:
+            real = self._fresh(f"{y}.products")
+            self._define(real, graph.type(y))
+        origin = merge_origins([*producers, node])
         accumulators = self._fresh(f"{y}.accumulators")
         spread = Quantization(
             scales, (0,) * len(scales), None if len(scales) == 1 else (1 if conv else rank - 1)
         )
         self._define(accumulators, TensorType("int32", graph.type(y).shape, spread))
         self._append(op, node, [x, *parts], accumulators, attributes, origin)
-        self._append("DequantizeLinear", node, [accumulators], y, {}, node.origin)
+        self._append("DequantizeLinear", node, [accumulators], real, {}, node.origin)
+        for term in own:
+            values = real_bias(graph, uses, node, term, channels=channels)
+            term_name = self._constant(f"{y}.bias", values)
+            self._append("Add", node, [real, term_name], y, {}, node.origin)
+        self.nodes = [n for n in self.nodes if n not in chain] + chain
         return True
 
     def _multiply(

@@ -23,6 +23,17 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
+class Bias:
+    """int32, one a channel, in units of the accumulators; `error` is its worst rounding, in steps.
+
+    A step is one of the output's, or a unit where the output is real.
+    """
+
+    array: Array
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
 class BiasTerm:
     """A value that is added: `factor` times it; `trailing` axes follow its channel axis."""
 
@@ -77,8 +88,13 @@ def weight_of(
     if transpose:
         array = np.ascontiguousarray(array.T)
         q = replace(q, axis=None if q.axis is None else 1 - q.axis)
+    if alpha == 0 or not np.isfinite(alpha):
+        raise ModelError(f"{where}: alpha={alpha:g} is not supported; leave out the product")
+    if alpha < 0:  # −(w − z) = ~w − ~z, which is int8 for every w
+        array, q = np.invert(array), replace(q, zero_point=tuple(~z for z in q.zero_point))
     if alpha != 1.0:
-        q = replace(q, scale=tuple(float(np.float32(s) * np.float32(alpha)) for s in q.scale))
+        factor = np.float32(abs(alpha))
+        q = replace(q, scale=tuple(float(np.float32(s) * factor) for s in q.scale))
     return Weight(array, q)
 
 
@@ -96,10 +112,12 @@ def bias_of(
     *,
     scales: tuple[float, ...],
     channels: int,
-) -> Array | None:
+    step: float | None,
+) -> Bias | None:
     """Return int32[channels], the sum of real constants in units of `scales`.
 
-    One int32 constant already in those units is taken as it is.  None without terms.
+    One int32 constant already in those units is taken as it is.  None without terms.  `step` is
+    the output's scale, None for a real output.
 
     Raises:
         ModelError: not a constant, not one value a channel, or too large for int32.
@@ -110,20 +128,32 @@ def bias_of(
     every = np.broadcast_to(scales, (channels,))
     first = quantized_source(uses, terms[0].name)
     if len(terms) == 1 and terms[0].factor == 1 and first and _is_in_units(graph, first, every):
-        return _per_channel(graph.constants[first], terms[0], channels, where)
+        return Bias(_per_channel(graph.constants[first], terms[0], channels, where), 0.0)
     total = np.zeros(channels)
     for term in terms:
         real = real_constant(graph, uses, term.name)
         if real is None:
             raise ModelError(f"{where}: its bias {term.name!r} is not a constant")
         total += term.factor * _per_channel(real, term, channels, where).astype(np.float64)
-    stored = np.rint(total / every)
+    exact = total / every
+    stored = np.rint(exact)
     limits = np.iinfo(np.int32)
     worst = float(stored[np.abs(stored).argmax()])
     if not limits.min <= worst <= limits.max:
         raise ModelError(f"{where}: its bias is {worst:.6g} in units of its scales, beyond int32")
-    bias: NDArray[np.int32] = stored.astype(np.int32)
-    return bias
+    ratios = np.ones(channels) if step is None else every / step
+    return Bias(stored.astype(np.int32), float(np.max(np.abs(exact - stored) * ratios, initial=0)))
+
+
+def real_bias(graph: Graph, uses: Uses, node: Node, term: BiasTerm, *, channels: int) -> Array:
+    """Return a bias that `bias_of` took as float32, shaped to be added to the node's output."""
+    real = real_constant(graph, uses, term.name)
+    where = f"node {node.origin[0]!r}: {node.op}"
+    if real is None:
+        raise ModelError(f"{where}: its bias {term.name!r} is not a constant")
+    values = term.factor * _per_channel(real, term, channels, where).astype(np.float64)
+    trailing = len(graph.type(node.outputs[0]).shape) - 2 if node.op == "Conv" else 0
+    return values.astype(np.float32).reshape(-1, *(1,) * trailing)
 
 
 def is_per_channel(shape: tuple[int, ...], trailing: int, channels: int) -> bool:

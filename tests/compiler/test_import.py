@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.load import load
+from tilewright.hw.errors import ModelError
 from tilewright.runtime.tensor import Array, Quantization
 
 RNG = np.random.default_rng(5)
@@ -95,7 +96,7 @@ def test_relu_and_clip_become_the_clamp_in_stored_units(model_file) -> None:
 
 def test_gemm_folds_transposition_alpha_and_beta(model_file) -> None:
     w = RNG.integers(-128, 128, (3, 4)).astype(np.int8)
-    bias = np.array([0.5, -0.25, 1.0], np.float32)
+    bias = np.array([0.5, -0.252, 1.0], np.float32)
     gemm = helper.make_node("Gemm", ["xr", "wr", "b"], ["r"], alpha=2.0, beta=0.5, transB=1)
     graph = qdq_dense(model_file, [gemm], {"w": w, "b": bias})
     node = only(graph, "MatMul")
@@ -104,6 +105,50 @@ def test_gemm_folds_transposition_alpha_and_beta(model_file) -> None:
     assert quantization == Quantization((float(np.float32(2) * SW),), (0,))
     unit = float(SX) * float(SW) * 2
     np.testing.assert_array_equal(graph.constants[node.inputs[2]], np.rint(bias / 2 / unit))
+
+
+def test_a_negative_alpha_turns_the_signs_of_the_weights(model_file, run_on_host) -> None:
+    w, x = np.array([[-128, 3, 127]] * 4, np.int8), np.array([[4, 3, 2, 1]] * 2, np.int8)
+    gemm = helper.make_node("Gemm", ["xr", "wr"], ["r"], alpha=-1.0)
+    y = run_on_host(qdq_dense(model_file, [gemm], {"w": w}), {"x": x})["y"]
+    real = -(x.astype(float) - 3) @ w * (0.05 * 0.02 / 0.1)
+    np.testing.assert_array_equal(y, np.clip(np.rint(real) - 5, -128, 127))
+
+
+@pytest.mark.parametrize("middle", [[], ["Relu"]])
+@pytest.mark.parametrize("added", [False, True])
+def test_a_bias_between_units_is_added_to_real_values(
+    model_file, run_on_host, middle: list[str], *, added: bool
+) -> None:
+    weights = {"w": np.eye(4, 3, dtype=np.int8), "b": np.array([0.1003, -0.2, 0.3498], np.float32)}
+    weights |= scalars(sy=0.0005, zy=0)
+    nodes = [helper.make_node("Gemm", ["xr", "wr", *([] if added else ["b"])], ["g"])]
+    nodes += [helper.make_node("Add", ["g", "b"], ["a"])] if added else []
+    last = "a" if added else "g"
+    nodes.append(helper.make_node("Relu" if middle else "Identity", [last], ["r"]))
+    graph = qdq_dense(model_file, nodes, weights)
+    x = np.array([[0, 3, 6, 9], [3, 4, 5, 6]], np.int8)
+    real = (x[:, :3].astype(float) - 3) * float(SX) * float(SW) + weights["b"].astype(float)
+    real = np.maximum(real, 0) if middle else real
+    y = run_on_host(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(y, np.clip(np.rint(real / 0.0005), -128, 127))
+    assert "Add" in ops(graph)
+
+
+def test_alpha_of_zero_is_refused(model_file) -> None:
+    gemm = helper.make_node("Gemm", ["xr", "wr"], ["r"], alpha=0.0, name="g")
+    with pytest.raises(ModelError, match="node 'g': Gemm: alpha=0 is not supported"):
+        qdq_dense(model_file, [gemm], {"w": np.ones((4, 3), np.int8)})
+
+
+def test_a_clip_of_min_above_max_gives_max(model_file) -> None:
+    middle = [
+        helper.make_node("MatMul", ["xr", "wr"], ["m"]),
+        helper.make_node("Clip", ["m", "two", "one"], ["r"]),
+    ]
+    bounds = {"two": np.array(2, np.float32), "one": np.array(1, np.float32)}
+    node = only(qdq_dense(model_file, middle, {"w": np.ones((4, 3), np.int8), **bounds}), "MatMul")
+    assert (node.attributes["low"], node.attributes["high"]) == (5, 5)
 
 
 @pytest.mark.parametrize("shape", [(3,), (1, 3), (1,), ()])
