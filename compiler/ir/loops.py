@@ -38,7 +38,7 @@ class Kind(Enum):
     """Inside one instruction: the lowering folds it into hardware loops or uops."""
     VIRTUAL_THREAD = "virtual_thread"
     """Consecutive iterations are virtual threads: buffers allocated inside have one copy for
-    each of two threads, so that one thread's copies overlap the other's arithmetic."""
+    each thread, so that one thread's copies overlap another's arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +246,13 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """A loop; its axis is 0 to extent − 1."""
+    """A loop; its axis is 0 to extent − 1.  `threads` is the number of virtual threads."""
 
     axis: str
     extent: Extent
     kind: Kind
     body: "tuple[Statement, ...]"
+    threads: int = 2
 
 
 Statement = For | Allocate | Copy | Intrinsic | Store
@@ -300,8 +301,9 @@ def _lines(body: tuple[Statement, ...], depth: int) -> list[str]:
     indent, lines = "  " * depth, []
     for statement in body:
         match statement:
-            case For(name, extent, kind, inner):
-                lines.append(f"{indent}for {name} in {extent} {kind.value}:")
+            case For(name, extent, kind, inner, threads):
+                more = f" of {threads}" if threads > 2 else ""
+                lines.append(f"{indent}for {name} in {extent} {kind.value}{more}:")
                 lines += _lines(inner, depth + 1)
             case Allocate(buffer):
                 lines.append(f"{indent}allocate {buffer}")

@@ -3,6 +3,7 @@
 Operands lie alike, so dimensions that all of them step through alike are one.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,9 +40,10 @@ Bytes = NDArray[np.uint8]
 Tiles = tuple[int, ...]
 """Tiles along N, C, H, W and within a block of channels."""
 
-PIECES = 4
+PIECES = 16
 """Tiles that a tensor is cut into at least, so that load and store overlap."""
-THREADS = 2
+THREADS = (4, 2)
+"""Virtual threads: with four, load, ALU and store each have a tile and none waits for two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +103,16 @@ class _Builder:
         per_channel = (1, tiles[1], 1, 1, tiles[4]) if len(layer.rows) > 1 else (1,) * len(tiles)
         users = [source.tiles for source in layer.sources] + [per_channel]
         self._extents, self._used = _merge(tiles, users)
-        self._split, self._size = self._tile()
+        self._threads, self._split, self._size = self._tile()
 
     def kernel(self) -> Kernel:
         layer = self._layer
         outside: list[Statement] = []
         body: list[Statement] = []
-        accumulators = []
-        for number, source in enumerate(layer.sources):
-            tile, copy = self._widened(number, source)
-            accumulators.append(tile)
+        widened = [self._widened(number, source) for number, source in enumerate(layer.sources)]
+        accumulators = [tile for tile, _ in widened]
+        # The operand that steps write comes last: its bank takes no load while they do.
+        for tile, copy in reversed(widened):
             body += [Allocate(tile), copy]
         body += [self._compute(step, accumulators) for step in layer.steps]
         parameters = self._parameters(outside, body)
@@ -139,10 +141,13 @@ class _Builder:
             {**constants, "p": layer.rows.reshape(-1).view(np.uint8)},
         )
 
-    def _tile(self) -> tuple[int, int]:
-        """The dimension that is tiled and its tile; those inside are whole, those outside 1."""
-        capacity = self._depths["accumulator"] // THREADS
-        for split, extent in enumerate(self._extents):
+    def _tile(self) -> tuple[int, int, int]:
+        """Virtual threads, the dimension that is tiled and its tile.
+
+        Dimensions inside that one are whole, those outside 1.
+        """
+        for threads, (split, extent) in itertools.product(THREADS, enumerate(self._extents)):
+            capacity = self._depths["accumulator"] // threads
             fixed_tiles, tiles_a_step = 0, 0
             for used in self._used[:-1]:
                 inner = zip(self._extents[split + 1 :], used[split + 1 :], strict=True)
@@ -150,15 +155,27 @@ class _Builder:
                 fixed_tiles += 0 if used[split] else tiles
                 tiles_a_step += tiles if used[split] else 0
             most = (capacity - fixed_tiles) // tiles_a_step
+            most = min(most, self._most_rows(split, threads))
             if most < 1:
                 continue
             outer = math.prod(self._extents[:split])
             trips = max(-(-extent // most), min(extent, -(-PIECES // outer)))
-            return split, -(-extent // trips)
+            return threads, split, -(-extent // trips)
         raise CompileError(
             f"its smallest tile needs {len(self._used) - 1} tiles of accumulator memory,"
-            f" there are {capacity}"
+            f" there are {self._depths['accumulator'] // THREADS[-1]}"
         )
+
+    def _most_rows(self, split: int, threads: int) -> int:
+        """The longest tile of a dimension whose parameter rows fit, with a copy a thread."""
+        used, extents, depth = self._used[-1], self._extents, self._depths["parameter"] // threads
+        if math.prod(e for e, u in zip(extents, used, strict=True) if u) <= depth:
+            return extents[split]
+        inner = zip(extents[split + 1 :], used[split + 1 :], strict=True)
+        rows = math.prod(e for e, u in inner if u)
+        if used[split]:
+            return depth // rows
+        return extents[split] if rows <= depth else 0
 
     def _trips(self) -> list[int]:
         extents, split = self._extents, self._split
@@ -167,7 +184,8 @@ class _Builder:
     def _loops(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         for number, trips in reversed(list(enumerate(self._trips()))):
             if trips > 1:
-                body = (For(f"d{number}_o", Extent(trips), Kind.VIRTUAL_THREAD, body),)
+                loop = For(f"d{number}_o", Extent(trips), Kind.VIRTUAL_THREAD, body, self._threads)
+                body = (loop,)
         return body
 
     def _shape(self, used: Sequence[bool]) -> tuple[Extent, ...]:
@@ -227,7 +245,7 @@ class _Builder:
         sizes = [e if u else 1 for e, u in zip(self._extents, self._used[user], strict=True)]
         dram = Buffer("p", "parameter", fixed(*sizes), Scope.DRAM)
         shape, origin = self._shape(self._used[user]), self._origin(user)
-        if THREADS * math.prod(sizes) <= self._depths["parameter"]:
+        if self._threads * math.prod(sizes) <= self._depths["parameter"]:
             held = Buffer("p_tile", "parameter", fixed(*sizes), Scope.PARAMETER)
             outside += [Allocate(held), Copy(whole(held), whole(dram))]
             return Region(held, origin, shape)

@@ -3,8 +3,10 @@
 import numpy as np
 
 from tilewright.compiler.backends.accelerator.prefetch import hoist_constants
+from tilewright.compiler.backends.accelerator.scratchpads import ScratchpadPlan
 from tilewright.compiler.backends.accelerator.task import DramAccess, Task
 from tilewright.compiler.ir.graph import Graph, Node, Value
+from tilewright.compiler.ir.loops import Allocate, Buffer, Extent, For, Kernel, Kind, Scope, fixed
 from tilewright.compiler.pipeline import compile_graph
 from tilewright.hw import isa
 from tilewright.hw.config import Config
@@ -51,3 +53,12 @@ def test_what_the_first_gemm_needs_of_weights_is_loaded_before_activations() -> 
     gemm = Task(isa.Gemm(), (), 0)
     tasks = [uops, activations, weights, gemm, activations, weights]
     assert hoist_constants(tasks) == [uops, weights, activations, gemm, activations, weights]
+
+
+def test_four_virtual_threads_take_the_halves_of_the_accumulators_in_turn() -> None:
+    config = Config.preset("pynq-z1")
+    tile = Buffer("acc", "int32", fixed(4), Scope.ACCUMULATOR)
+    loop = For("t", Extent(8), Kind.VIRTUAL_THREAD, (Allocate(tile),), 4)
+    places = ScratchpadPlan(config).place(Kernel("copies", (loop,), {}, {}))["acc"]
+    half = config.depths()["accumulator"] // 2
+    assert places == (0, half, 4, half + 4)

@@ -1,7 +1,7 @@
 """Scratchpad allocation: a fixed place for every copy of every buffer of a kernel.
 
-Accumulator copies of different virtual threads go to different halves of the memory, and so
-to different banks: STORE drains one while GEMM fills the other.  Successive kernels take
+Accumulator copies of successive virtual threads go to different halves of the memory in turn,
+and so to different banks: STORE drains one while GEMM fills the other.  Successive kernels take
 successive places where they fit, so that one's loads need not wait for the other's end.
 """
 
@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from tilewright.compiler.ir.loops import Allocate, Buffer, For, Kernel, Kind, Scope, Statement
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError
-
-NUM_THREADS = 2
 
 
 @dataclass(slots=True)
@@ -28,13 +26,17 @@ class ScratchpadPlan:
         Raises:
             CompileError: the buffers do not fit.
         """
-        requests = list(_allocations(kernel.body, threaded=False))
+        requests = list(_allocations(kernel.body, 1))
         arenas = self._arenas(requests)
-        places: dict[str, list[int]] = {buffer.name: [] for buffer, _ in requests}
+        places: dict[str, list[tuple[int, int, int]]] = {b.name: [] for b, _ in requests}
         for (scope, number), (low, high) in arenas.items():
             wanted = [(b, n) for b, n in requests if b.scope is scope]
-            sizes = [(b, b.num_tiles) for b, n in wanted for _ in _copies(scope, number, n, arenas)]
-            total = sum(size for _, size in sizes)
+            sizes = [
+                (b.name, turn, b.num_tiles)
+                for b, n in wanted
+                for turn in _copies(scope, number, n, arenas)
+            ]
+            total = sum(size for _, _, size in sizes)
             if total > high - low:
                 raise CompileError(
                     f"lower: {kernel.name}: {scope.value} buffers need {total} tiles,"
@@ -42,11 +44,13 @@ class ScratchpadPlan:
                 )
             start = self._ends.get((scope, number), low)
             start = start if low <= start and start + total <= high else low
-            for buffer, size in sizes:
-                places[buffer.name].append(start)
+            for name, turn, size in sizes:
+                places[name].append((turn, number, start))
                 start += size
             self._ends[scope, number] = start
-        return {name: tuple(starts) for name, starts in places.items()}
+        return {
+            name: tuple(start for _, _, start in sorted(copies)) for name, copies in places.items()
+        }
 
     def _arenas(
         self, requests: list[tuple[Buffer, int]]
@@ -68,18 +72,19 @@ class ScratchpadPlan:
 def _copies(
     scope: Scope, number: int, copies: int, arenas: dict[tuple[Scope, int], tuple[int, int]]
 ) -> range:
-    """The copies of a buffer that go to an arena: one to each half, or all to the whole."""
+    """The turns of a buffer in an arena: every second copy in each half, or all in the whole."""
     if (scope, 1) in arenas:
-        return range(1 if number < copies else 0)
+        return range((copies + 1 - number) // 2)
     return range(copies)
 
 
-def _allocations(body: tuple[Statement, ...], *, threaded: bool) -> Iterator[tuple[Buffer, int]]:
+def _allocations(body: tuple[Statement, ...], copies: int) -> Iterator[tuple[Buffer, int]]:
     for statement in body:
         match statement:
-            case For(_, _, kind, inner):
-                yield from _allocations(inner, threaded=threaded or kind is Kind.VIRTUAL_THREAD)
+            case For(_, _, kind, inner, threads):
+                threads = threads if kind is Kind.VIRTUAL_THREAD else 1
+                yield from _allocations(inner, max(copies, threads))
             case Allocate(buffer):
-                yield buffer, NUM_THREADS if threaded else 1
+                yield buffer, copies
             case _:
                 pass
