@@ -21,6 +21,7 @@ from tilewright.compiler.schedule.templates import build_kernel
 from tilewright.hw.config import Config
 from tilewright.hw.encoding import decode, disassemble, encode
 from tilewright.hw.isa import INSTRUCTION_BYTES, Segment
+from tilewright.runtime.files import write_whole
 from tilewright.runtime.program import (
     HostCall,
     Invoke,
@@ -30,7 +31,6 @@ from tilewright.runtime.program import (
     Step,
     Tensor,
     Unpack,
-    write_whole,
 )
 
 

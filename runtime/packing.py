@@ -7,6 +7,7 @@ of a window into the channels first, so that a layer of few channels fills whole
 in another order are brought to [N, C, H, W] before all that.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +135,7 @@ class Packing:
     @property
     def num_bytes(self) -> int:
         """Bytes that the packed tensor takes."""
-        return int(np.prod(self.blocks)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.blocks) * np.dtype(self.dtype).itemsize
 
     def pack(self, x: NDArray[np.generic]) -> NDArray[np.uint8]:
         """Return the packed bytes, flat, of x of this dtype."""

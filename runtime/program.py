@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from tilewright.hw import isa
 from tilewright.hw.config import Config
-from tilewright.hw.errors import ModelError
 from tilewright.hw.isa import Segment
-from tilewright.runtime.packing import Fold, Packing
-from tilewright.runtime.tensor import Quantization, TensorType
+from tilewright.runtime.files import write_whole
+from tilewright.runtime.packing import Packing
+from tilewright.runtime.tensor import TensorType
 
 FORMAT = 1
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -108,7 +108,6 @@ class Invoke:
 
 
 Step = Pack | Unpack | HostCall | Invoke
-_STEPS = {cls.__name__: cls for cls in (Pack, Unpack, HostCall, Invoke)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,82 +185,6 @@ class Program:
         write_whole(Path(path), data.getvalue())
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all.
-
-    Raises:
-        ModelError: the folder is missing or cannot be written.
-    """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True) if path.parent.is_dir() else None
-        raise ModelError(
-            f"{path}: cannot be written ({error.strerror}); choose a folder you may write to"
-        ) from error
-
-
-def load_program(path: Path | str) -> Program:
-    """Read a `.twp` file.
-
-    Raises:
-        ModelError: not a program file, damaged, or of another format or ISA version.
-        ConfigError: its config cannot be built.
-    """
-    try:
-        archive = zipfile.ZipFile(path)
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file") from None
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ModelError(
-            f"{path}: not a tilewright program ({error}); compile the model again"
-        ) from error
-    with archive:
-        try:
-            header = json.loads(archive.read("program.json"))
-            names = ["code", "layer_of", "tensor_of", "constants"]
-            names += [f"host/{i}" for i in range(len(header["host_constants"]))]
-            arrays = {
-                n: np.load(io.BytesIO(archive.read(f"{n}.npy")), allow_pickle=False) for n in names
-            }
-            model = archive.read("model.onnx") if "model.onnx" in archive.namelist() else b""
-        except (KeyError, ValueError, zipfile.BadZipFile, EOFError) as error:
-            raise ModelError(
-                f"{path}: damaged program file ({error}); compile the model again"
-            ) from error
-    if (header["format"], header["isa_version"]) != (FORMAT, isa.VERSION):
-        raise ModelError(
-            f"{path}: program format {header['format']}, ISA {header['isa_version']};"
-            f" this tilewright reads format {FORMAT}, ISA {isa.VERSION}; compile the model again"
-        )
-    config = Config(**header["config"])
-    if f"{config.config_hash:016x}" != header["config_hash"]:
-        raise ModelError(
-            f"{path}: its config hash does not match its config; compile the model again"
-        )
-    host = {name: arrays[f"host/{i}"] for i, name in enumerate(header["host_constants"])}
-    return Program(
-        name=header["name"],
-        config=config,
-        inputs=tuple(header["inputs"]),
-        outputs=tuple(header["outputs"]),
-        tensors=tuple(map(_tensor_from_json, header["tensors"])),
-        layers=tuple(Layer(**_tuples(layer)) for layer in header["layers"]),
-        steps=tuple(_step_from_json(step) for step in header["steps"]),
-        code=arrays["code"],
-        layer_of=arrays["layer_of"],
-        tensor_of=arrays["tensor_of"],
-        constants=arrays["constants"],
-        host_constants=host,
-        segment_bytes={Segment[name]: size for name, size in header["segment_bytes"].items()},
-        distinct_workspace_bytes=header["distinct_workspace_bytes"],
-        floor_cycles=header["floor_cycles"],
-        model=model,
-    )
-
-
 def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -273,32 +196,3 @@ def _tensor_to_json(tensor: Tensor) -> dict[str, Any]:
     if tensor.placement:
         table["placement"]["segment"] = tensor.placement.segment.name
     return table
-
-
-def _tuples(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-
-
-def _tensor_from_json(table: Mapping[str, Any]) -> Tensor:
-    kind, place = _tuples(table["type"]), table["placement"]
-    if kind["quantization"]:
-        kind["quantization"] = Quantization(**_tuples(kind["quantization"]))
-    placement = None
-    if place:
-        packing = _tuples(place["packing"])
-        packing["fold"] = Fold(**packing["fold"]) if packing["fold"] else None
-        placement = Placement(
-            Segment[place["segment"]],
-            place["offset"],
-            place["distinct_offset"],
-            Packing(**packing),
-        )
-    return Tensor(table["name"], TensorType(**kind), placement)
-
-
-def _step_from_json(table: Mapping[str, Any]) -> Step:
-    values = _tuples({key: value for key, value in table.items() if key != "kind"})
-    if "attributes" in values:
-        values["attributes"] = _tuples(values["attributes"])
-    step: Step = _STEPS[table["kind"]](**values)
-    return step

@@ -14,7 +14,7 @@ from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError, ConfigError, ModelError
 from tilewright.model import Graph, load, reference_graph
 from tilewright.report import Report, build_report
-from tilewright.runtime import program as program_file
+from tilewright.runtime import load as program_file
 from tilewright.runtime.program import Program
 from tilewright.runtime.tensor import Array
 from tilewright.sim.memory import MemoryModel

@@ -1,12 +1,12 @@
 """Inputs of a run: read from `.npz`, or drawn at random; and the shapes they imply."""
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tilewright.hw.errors import ModelError
+from tilewright.runtime.files import UNREADABLE, reason_of
 from tilewright.runtime.tensor import Array, TensorType
 
 Types = Mapping[str, TensorType]
@@ -24,12 +24,17 @@ def read_feeds(path: Path) -> Feeds:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ModelError(f"{path}: a single array, not an .npz; write it with np.savez")
-            return {name: archive[name] for name in archive.files}
+            arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{path}: not an .npz of arrays ({reason}); use np.savez") from error
+    except UNREADABLE as error:
+        raise ModelError(
+            f"{path}: not an .npz of arrays ({reason_of(error)}); use np.savez"
+        ) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ModelError(f"{path}: {name} is not an array; use np.savez")
+    return arrays
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, int]:

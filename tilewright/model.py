@@ -9,7 +9,8 @@ from tilewright.compiler.ir.graph import Graph as IrGraph
 from tilewright.compiler.ir.graph import Value
 from tilewright.compiler.passes.bind_shapes import bind_shapes
 from tilewright.hw.errors import ModelError
-from tilewright.runtime.program import Program, write_whole
+from tilewright.runtime.files import write_whole
+from tilewright.runtime.program import Program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +55,9 @@ def reference_graph(program: Program) -> IrGraph:
         path.write_bytes(program.model)
         graph = load(path)
     shapes = {name: program.tensor(name).type.static_shape for name in program.inputs}
+    ranks = {value.name: len(value.shape) for value in graph.inputs}
+    if ranks != {name: len(shape) for name, shape in shapes.items()}:
+        raise ModelError(f"program {program.name}: holds another model; compile it again")
     sizes = {
         dim: size
         for value in graph.inputs

@@ -1,6 +1,7 @@
 """Where results go: checked before the long work, written whole or not at all at its end."""
 
 import io
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.hw.errors import ModelError
-from tilewright.runtime.program import write_whole
+from tilewright.runtime.files import (
+    is_stream,
+    partial_of,
+    put_in_place,
+    refusal,
+    write_whole,
+)
 from tilewright.runtime.tensor import Array
 
 STDOUT = "-"
@@ -28,7 +35,28 @@ def check_writable(path: Path | None) -> None:
         return
     if path.is_dir():
         raise ModelError(f"{path}: is a folder; give the name of a file")
-    _try_in(path.parent, path)
+    if not is_stream(path):
+        _try_in(Path(os.path.realpath(path)).parent, path)
+
+
+def check_results(paths: Mapping[str, Path | None], *, json_path: Path | None = None) -> None:
+    """Check that the files that options name can be written, and that no two are the same.
+
+    Only `json_path` may be "-".
+
+    Raises:
+        ModelError: one cannot be written, or two options name one file.
+    """
+    options: dict[str, str] = {}
+    for option, path in {**paths, "--json": json_path}.items():
+        if path is None or (option == "--json" and str(path) == STDOUT):
+            continue
+        if str(path) == STDOUT:
+            raise ModelError(f"{option} -: cannot go to standard output; give the name of a file")
+        check_writable(path)
+        other = options.setdefault(os.path.realpath(path), option)
+        if other != option and not is_stream(path):
+            raise ModelError(f"{path}: {other} and {option} name one file; give two names")
 
 
 def check_folder(path: Path | None) -> None:
@@ -50,7 +78,7 @@ def _try_in(folder: Path, path: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise _refused(path, error) from error
+        raise refusal(path, error) from error
 
 
 @contextmanager
@@ -59,10 +87,14 @@ def whole_file(path: Path | None) -> Iterator[Path | None]:
     if path is None:
         yield None
         return
-    partial = path.with_name(f"{path.name}.partial")
+    if is_stream(path):
+        yield path
+        return
+    target = Path(os.path.realpath(path))
+    partial = partial_of(target)
     try:
         yield partial
-        partial.replace(path)
+        put_in_place(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -79,16 +111,10 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> list[Path]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise refusal(path, error) from error
         write_whole(path, data)
         paths.append(path)
     return paths
-
-
-def _refused(path: Path, error: OSError) -> ModelError:
-    return ModelError(
-        f"{path}: cannot be written ({error.strerror}); choose a folder you may write to"
-    )
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -12,8 +12,9 @@ from tilewright.hw.config import Config
 from tilewright.hw.encoding import decode
 from tilewright.hw.isa import Gemm
 from tilewright.runtime.executor import Executor
+from tilewright.runtime.load import load_program
 from tilewright.runtime.packing import Fold
-from tilewright.runtime.program import Program, load_program
+from tilewright.runtime.program import Program
 from tilewright.runtime.tensor import Quantization, TensorType
 from tilewright.sim.functional import FunctionalEngine
 

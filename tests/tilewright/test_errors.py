@@ -268,3 +268,18 @@ def test_debug_shows_where_an_error_was_raised(refused: Run, tmp_path: Path) -> 
     text = refused("simulate", tmp_path / "no.onnx", "--debug")
     assert text.startswith("Traceback")
     assert text.endswith("error: TMP/no.onnx: no such file\n")
+
+
+def test_results_that_would_overwrite_each_other(
+    simulate: Run, tmp_path: Path, lenet5_path: Path
+) -> None:
+    path = tmp_path / "o.npz"
+    assert simulate(lenet5_path, "--output", path, "--json", path) == (
+        "error: TMP/o.npz: --output and --json name one file; give two names\n"
+    )
+
+
+def test_arrays_do_not_go_to_standard_output(simulate: Run, lenet5_path: Path) -> None:
+    assert simulate(lenet5_path, "--output", "-") == (
+        "error: --output -: cannot go to standard output; give the name of a file\n"
+    )

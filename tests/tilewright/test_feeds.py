@@ -97,3 +97,19 @@ def test_a_single_array_is_not_an_archive(tmp_path: Path) -> None:
 def test_a_missing_input_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=f"^{re.escape(str(tmp_path))}/no.npz: no such file$"):
         read_feeds(tmp_path / "no.npz")
+
+
+def test_damaged_inputs_are_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "in.npz"
+    np.savez(path, x=np.arange(400))
+    data, rng, refusals = path.read_bytes(), np.random.default_rng(0), []
+    for _ in range(200):
+        changed = bytearray(data)
+        changed[rng.integers(len(data))] = rng.integers(256)
+        path.write_bytes(changed)
+        try:
+            read_feeds(path)
+        except ModelError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 100
+    assert all(re.fullmatch(re.escape(f"{path}: ") + ".*", text) for text in refusals)

@@ -1,5 +1,7 @@
 """Result files: checked before the work, equal for equal results, whole or not there."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 from tilewright.hw.errors import ModelError
 from tilewright.outputs import check_folder, check_writable, whole_file, write_folder, write_npz
+from tilewright.runtime.files import write_whole
 
 
 def test_npz_has_equal_bytes_for_equal_arrays_and_reads_back(tmp_path: Path) -> None:
@@ -59,3 +62,25 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_file_that_nobody_asked_for_has_no_name() -> None:
     with whole_file(None) as partial:
         assert partial is None
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    target, link = tmp_path / "real.npz", tmp_path / "link.npz"
+    target.touch(mode=0o600)
+    link.symlink_to(target.name)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert sorted(tmp_path.iterdir()) == [link, target]
+
+
+def test_a_pipe_is_written_through(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_bytes)
+        check_writable(pipe)
+        write_whole(pipe, b"through")
+        assert read.result(timeout=10) == b"through"
+    assert pipe.is_fifo()

@@ -13,7 +13,7 @@ from tilewright.hw.config import Config
 from tilewright.hw.errors import ModelError
 from tilewright.listing import program_summary
 from tilewright.model import load
-from tilewright.outputs import check_folder, check_writable
+from tilewright.outputs import check_folder, check_results
 from tilewright.tables import print_layers
 
 
@@ -45,7 +45,7 @@ def compile_command(
     check_target(target)
     if output.suffix != PROGRAM_SUFFIX:
         raise ModelError(f"{output}: a program's name ends in {PROGRAM_SUFFIX}")
-    check_writable(output)
+    check_results({"--output": output}, json_path=terminal.json_path)
     check_folder(dump)
     machine = Config.parse(config or DEFAULT_CONFIG)
     graph = load(model)

@@ -21,9 +21,9 @@ from tilewright.commands.terminal import CHECK_FAILED, SUCCESS, Terminal, comman
 from tilewright.feeds import Feeds
 from tilewright.hw.errors import SimulationError
 from tilewright.mismatch import mismatch_lines
-from tilewright.outputs import check_folder, check_writable, whole_file, write_folder, write_npz
+from tilewright.outputs import check_folder, check_results, whole_file, write_folder, write_npz
 from tilewright.runtime.executor import Execution
-from tilewright.runtime.program import write_whole
+from tilewright.runtime.files import write_whole
 from tilewright.sim.memory import MemoryModel
 from tilewright.simulation import ENGINES, check_engine, open_engine, simulate
 from tilewright.tables import print_report
@@ -110,8 +110,9 @@ def simulate_command(
         raise SimulationError(
             f"--{'trace' if trace else 'plot'}: engine {engine!r} has no time; use --engine rtl"
         )
-    for path in (output, trace, vcd):
-        check_writable(path)
+    check_results(
+        {"--output": output, "--trace": trace, "--vcd": vcd}, json_path=terminal.json_path
+    )
     check_folder(plot)
     source = open_source(model, config)
     feeds, sizes = samples_of(

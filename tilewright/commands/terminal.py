@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tilewright.hw.errors import Error
 from tilewright.outputs import STDOUT, check_writable
-from tilewright.runtime.program import write_whole
+from tilewright.runtime.files import write_whole
 
 SUCCESS, CHECK_FAILED, BAD_INPUT = 0, 1, 2
 PIPE_WIDTH = 160
