@@ -45,7 +45,7 @@ def run_checks(cache: Path, which: Callable[[str], str | None] = shutil.which) -
         Check(
             "C++ compiler",
             rtl,
-            next(filter(None, map(which, COMPILERS)), None),
+            _compiler(which),
             "install g++, e.g. apt-get install g++",
         ),
         Check(
@@ -75,6 +75,12 @@ def run_checks(cache: Path, which: Callable[[str], str | None] = shutil.which) -
             f"make {cache} writable",
         ),
     ]
+
+
+def _compiler(which: Callable[[str], str | None]) -> str | None:
+    """The first of the names that the builder knows; it does not read $CXX, and says so."""
+    found = next(filter(None, map(which, COMPILERS)), None)
+    return f"{found} (first of {', '.join(COMPILERS)}; $CXX is not read)" if found else None
 
 
 def _package(name: str) -> str | None:

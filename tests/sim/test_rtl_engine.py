@@ -245,6 +245,35 @@ def test_building_is_shown_only_while_it_lasts(
     assert shown == ["begins", "builds", "ends"]
 
 
+def test_a_damaged_library_and_what_a_killed_build_left_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(work: Path) -> Path:
+        (work / "made").write_text("library")
+        return work / "made"
+
+    monkeypatch.setattr(build_module._Build, "run", lambda self: make(self._work))
+    library = build(TINY, cache=tmp_path)
+    for damage in ("", "lib"):
+        library.write_text(damage)
+        (library.parent / "build-killed").mkdir()
+        assert build(TINY, cache=tmp_path).read_text() == "library"
+        names = {path.name for path in library.parent.iterdir()}
+        assert names == {"lock", library.name, f"{library.name}.sha256"}
+
+
+def test_a_library_that_cannot_be_loaded_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(work: Path) -> Path:
+        (work / "made").write_text("of another machine")
+        return work / "made"
+
+    monkeypatch.setattr(build_module._Build, "run", lambda self: make(self._work))
+    with pytest.raises(DeviceError, match=r"cannot be loaded \(.*\); remove "):
+        RtlEngine(TINY, cache=tmp_path)
+
+
 def test_an_unwritable_cache_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DeviceError, match=r"cannot write .*file.*; choose another cache folder"):

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tilewright.commands.terminal import Terminal
+from tilewright.hw.config import Config
 
 
 class Screen(io.StringIO):
@@ -16,10 +17,14 @@ class Screen(io.StringIO):
 
 
 def shown_while_building(
-    monkeypatch: pytest.MonkeyPatch, error: io.StringIO, *, quiet: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    error: io.StringIO,
+    *,
+    quiet: bool = False,
+    config: str = "tiny",
 ) -> str:
     monkeypatch.setattr("sys.stderr", error)
-    with Terminal(Console(quiet=quiet), None).building("tiny"):
+    with Terminal(Console(quiet=quiet), None).building(Config.parse(config)):
         pass
     return error.getvalue()
 
@@ -28,6 +33,9 @@ def test_a_build_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TERM", "xterm")
     text = shown_while_building(monkeypatch, Screen())
     assert "building the simulator of tiny, kept for the next time …" in text
+    assert "minutes" not in text
+    large = shown_while_building(monkeypatch, Screen(), config="tiny,block_in=32,block_out=32")
+    assert "1024 multipliers take minutes" in " ".join(large.split())
 
 
 def test_a_build_is_not_shown_elsewhere_or_when_quiet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def demo_command(terminal: Terminal, config: str, samples: int, output: Path) ->
     feeds, labels = load_images(samples)
     program = compile_model(graph, config=machine).program
     memory = MemoryModel()
-    device = open_engine("rtl", machine, memory=memory, building=terminal.building(machine.name))
+    device = open_engine("rtl", machine, memory=memory, building=terminal.building(machine))
     with terminal.progress(f"simulate {samples} images", samples) as advance:
         served = simulate(program, feeds, device, all_tensors=True, progress=advance)
     result = check(

@@ -120,7 +120,7 @@ def simulate_command(
     )
     program = source.compiled(config=config, target=target, shapes=sizes).program
     with whole_file(vcd) as drawn:
-        building = terminal.building(program.config.name)
+        building = terminal.building(program.config)
         device = open_engine(
             engine, program.config, memory=memory_model, vcd=drawn, building=building
         )

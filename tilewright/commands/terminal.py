@@ -14,11 +14,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tilewright.hw.config import Config
 from tilewright.hw.errors import Error
 from tilewright.outputs import STDOUT, check_writable
 from tilewright.runtime.files import write_whole
 
 SUCCESS, CHECK_FAILED, BAD_INPUT = 0, 1, 2
+QUICK_MACS = 512
+"""A simulator of no more multiply-accumulates a cycle is built within a minute."""
+
 PIPE_WIDTH = 160
 """Columns of tables that go to a file or pipe, where nothing says how wide they may be."""
 
@@ -63,9 +67,11 @@ class Terminal:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
 
-    def building(self, config: str) -> AbstractContextManager[object]:
+    def building(self, config: Config) -> AbstractContextManager[object]:
         """Show on a terminal that the simulator of a config is being built, nothing elsewhere."""
-        text = f"building the simulator of {config}, kept for the next time …"
+        text = f"building the simulator of {config.name}, kept for the next time …"
+        if config.peak_macs_per_cycle > QUICK_MACS:
+            text += f" {config.peak_macs_per_cycle} multipliers take minutes"
         return Console(stderr=True).status(text) if self._is_watched else nullcontext()
 
     @property
