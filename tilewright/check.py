@@ -7,6 +7,7 @@ so that errors do not add up; see `OnnxruntimeCheck`.
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -205,6 +206,15 @@ def check_onnxruntime(
         return OnnxruntimeCheck(unavailable="onnxruntime is not installed")
     if not graph.model:
         return OnnxruntimeCheck(unavailable="the ONNX model is not at hand")
+    try:
+        return _compare(graph, feeds, outputs, layers=layers)
+    except _UnavailableError as error:
+        return OnnxruntimeCheck(unavailable=str(error))
+
+
+def _compare(
+    graph: Graph, feeds: Sequence[Tensors], outputs: Sequence[Tensors], *, layers: bool
+) -> OnnxruntimeCheck:
     session = _Session(graph, importlib.import_module("onnxruntime"))
     tallies: dict[str, _Tally] = {}
     agreed: list[bool] = []
@@ -217,12 +227,13 @@ def check_onnxruntime(
                 tally = tallies.setdefault(name, _Tally())
                 if tally.add(sample, name, got, theirs[name], rtol=rtol) and not rtol:
                     tally.ties += layer.count_ties(name, theirs[name])
+        ours = {**graph.constants, **feed, **output}
         for name in graph.output_names:
-            error = np.abs(output[name].astype(np.float64) - theirs[name].astype(np.float64))
+            error = np.abs(ours[name].astype(np.float64) - theirs[name].astype(np.float64))
             distance = max(distance, float(error.max(initial=0)))
         classes = [n for n in graph.output_names if theirs[n].ndim > 1 and theirs[n].shape[-1] > 1]
         if classes:
-            best = theirs[classes[0]].argmax(-1) == output[classes[0]].argmax(-1)
+            best = theirs[classes[0]].argmax(-1) == ours[classes[0]].argmax(-1)
             agreed += best.reshape(-1).tolist()
     total = _sum(tallies)
     return OnnxruntimeCheck(
@@ -290,6 +301,22 @@ def _on_host(graph: Graph, node: Node, tensors: Tensors) -> dict[str, Array]:
     return dict(zip(node.outputs, results, strict=True))
 
 
+class _UnavailableError(Exception):
+    """onnxruntime cannot load or run the model; the message is its reason, one line."""
+
+
+@contextmanager
+def _reasons(module: ModuleType, what: str) -> Iterator[None]:
+    """Turn onnxruntime's errors into `_UnavailableError`."""
+    state = importlib.import_module(f"{module.__name__}.capi.onnxruntime_pybind11_state")
+    errors = [e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)]
+    try:
+        yield
+    except (*errors, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise _UnavailableError(f"onnxruntime cannot {what} the model: {reason}") from error
+
+
 class _Session:
     """onnxruntime on the model, with every tensor of the graph that the model has as an output."""
 
@@ -305,16 +332,19 @@ class _Session:
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        with _reasons(onnxruntime, "load"):
+            self._session = onnxruntime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        self._onnxruntime = onnxruntime
         self._names = [value.name for value in model.graph.output]
         self._inputs = {value.name for value in self._session.get_inputs()}
 
     def run(self, feed: Tensors) -> dict[str, Array]:
         """Return inputs and every output for one sample."""
         given = {name: array for name, array in feed.items() if name in self._inputs}
-        results = self._session.run(self._names, given)
+        with _reasons(self._onnxruntime, "run"):
+            results = self._session.run(self._names, given)
         return {**given, **dict(zip(self._names, results, strict=True))}
 
 

@@ -41,6 +41,9 @@ def _import(model: onnx.ModelProto, data: bytes, stem: str) -> Graph:
     for tensor in proto.initializer:
         b.constant(tensor.name, _array(tensor))
     inputs = [v.name for v in proto.input if v.name not in b.constants]
+    for name in inputs:
+        if inputs.count(name) > 1:
+            raise ModelError(f"graph {stem}: input {name!r} is declared twice; keep one")
     for value in proto.input:
         if value.name in inputs:
             b.define(value.name, _type(value))

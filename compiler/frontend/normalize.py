@@ -1,5 +1,7 @@
 """Attributes in one normal form: defaults written out, auto_pad and ceil_mode resolved."""
 
+from collections.abc import Mapping
+
 from tilewright.compiler.frontend.builder import GraphBuilder
 from tilewright.compiler.frontend.onnx_node import OnnxNode, constant_input
 from tilewright.compiler.ir.operators import REDUCTIONS
@@ -58,6 +60,9 @@ def window_attributes(
     strides = get_ints(given, "strides", ones)
     dilations = get_ints(given, "dilations", ones)
     pads = list(get_ints(given, "pads", (0,) * (2 * rank)))
+    _check_window(node, rank, {"kernel_shape": window, "strides": strides, "dilations": dilations})
+    if len(pads) != 2 * rank or min(pads, default=0) < 0:
+        raise ModelError(f"{node}: pads={pads}; {2 * rank} numbers are needed, none negative")
     auto_pad = get_str(given, "auto_pad", "NOTSET")
     spatial = b.type(x).shape[2:]
     extents = [d * (k - 1) + 1 for k, d in zip(window, dilations, strict=True)]
@@ -85,12 +90,32 @@ def window_attributes(
     }
 
 
+def _check_window(node: OnnxNode, rank: int, given: Mapping[str, tuple[int, ...]]) -> None:
+    for key, values in given.items():
+        if len(values) != rank or min(values, default=1) < 1:
+            raise ModelError(
+                f"{node}: {key}={list(values)}; {rank} numbers are needed, all above zero"
+            )
+
+
 def _ceil_padding(size: int, extent: int, stride: int, begin: int, end: int) -> int:
     padded = size + begin + end
     count = -(-(padded - extent) // stride) + 1
     if (count - 1) * stride >= size + begin:
         count -= 1
     return max((count - 1) * stride + extent - padded, 0)
+
+
+def counted(node: OnnxNode, axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Return axes counted from the front.
+
+    Raises:
+        ModelError: an axis that a tensor of this rank lacks, or one named twice.
+    """
+    front = tuple(axis + rank if axis < 0 else axis for axis in axes)
+    if any(not 0 <= axis < rank for axis in front) or len(set(front)) != len(front):
+        raise ModelError(f"{node}: axes={list(axes)} do not fit {rank} dimensions")
+    return front
 
 
 def pad_attributes(b: GraphBuilder, node: OnnxNode) -> dict[str, Attribute]:
@@ -102,8 +127,10 @@ def pad_attributes(b: GraphBuilder, node: OnnxNode) -> dict[str, Attribute]:
     if mode not in {"constant", "edge", "reflect"}:
         raise ModelError(f"{node}: mode={mode} is not supported; constant, edge and reflect are")
     full = [0] * (2 * rank)
-    for i, axis in enumerate(axes):
-        full[axis % rank], full[rank + axis % rank] = pads[i], pads[len(axes) + i]
+    if len(pads) != 2 * len(axes):
+        raise ModelError(f"{node}: pads={list(pads)}; {2 * len(axes)} numbers are needed")
+    for i, axis in enumerate(counted(node, axes, rank)):
+        full[axis], full[rank + axis] = pads[i], pads[len(axes) + i]
     return {"pads": tuple(full), "mode": mode, "value": value}
 
 
@@ -111,10 +138,13 @@ def split_sizes(b: GraphBuilder, node: OnnxNode) -> tuple[int, tuple[int, ...]]:
     """Return axis and the part sizes of a Split."""
     given = arguments(b, node)
     shape = b.type(node.inputs[0]).shape
-    axis = get_int(given, "axis", 0) % len(shape)
-    if "split" in given:
-        return axis, get_ints(given, "split")
+    (axis,) = counted(node, (get_int(given, "axis", 0),), len(shape))
     size = shape[axis]
+    if "split" in given:
+        parts = get_ints(given, "split")
+        if isinstance(size, int) and (sum(parts) != size or min(parts, default=0) < 0):
+            raise ModelError(f"{node}: split={list(parts)} does not add up to {size}")
+        return axis, parts
     if isinstance(size, str):
         raise ModelError(f"{node}: axis {axis} has to be a number")
     part = -(-size // len(node.outputs))
@@ -133,19 +163,26 @@ def from_the_front(
     result, kind = dict(attributes), b.type(node.inputs[0])
     rank = len(kind.shape)
     if node.op in _AXIS:
+        last = rank if node.op == "Flatten" else rank - 1
         axis = get_int(result, "axis", _AXIS[node.op])
+        if not -rank <= axis <= last:
+            raise ModelError(f"{node}: axis={axis} is outside its input {kind}")
         result["axis"] = axis + rank if axis < 0 else axis
     elif node.op == "Transpose":
-        result["perm"] = get_ints(result, "perm", tuple(range(rank))[::-1])
+        perm = get_ints(result, "perm", tuple(range(rank))[::-1])
+        if sorted(perm) != list(range(rank)):
+            raise ModelError(f"{node}: perm={list(perm)} does not order the axes of {kind}")
+        result["perm"] = perm
     elif node.op == "Unsqueeze":
         axes = get_ints(result, "axes")
-        result["axes"] = tuple(sorted(a % (rank + len(axes)) for a in axes))
+        grown = rank + len(axes)
+        result["axes"] = tuple(sorted(counted(node, axes, grown)))
     elif node.op == "Squeeze":
         ones = tuple(i for i, dim in enumerate(kind.shape) if dim == 1)
-        result["axes"] = tuple(sorted(a % rank for a in get_ints(result, "axes", ones)))
+        result["axes"] = tuple(sorted(counted(node, get_ints(result, "axes", ones), rank)))
     elif node.op == "Slice":
         starts = get_ints(result, "starts")
         axes = get_ints(result, "axes", tuple(range(len(starts))))
-        result["axes"] = tuple(a % rank for a in axes)
+        result["axes"] = counted(node, axes, rank)
         result["steps"] = get_ints(result, "steps", (1,) * len(starts))
     return result

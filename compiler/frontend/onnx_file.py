@@ -106,7 +106,13 @@ def _load_external(path: Path, model: onnx.ModelProto) -> bool:
             raise ModelError(
                 f"{name} is stored in {weights}, which does not exist; put it beside the model"
             )
-        end = int(info.get("offset", 0)) + int(info.get("length", 0))
+        try:
+            end = int(info.get("offset", 0)) + int(info.get("length", 0))
+        except ValueError:
+            raise ModelError(
+                f"{name} has offset={info.get('offset', 0)!r} and length={info.get('length', 0)!r},"
+                " not both numbers; export the model again"
+            ) from None
         if end > weights.stat().st_size:
             raise ModelError(
                 f"{name} needs {end} bytes of {weights}, which has {weights.stat().st_size};"

@@ -96,14 +96,33 @@ def constant_input(b: GraphBuilder, node: OnnxNode, index: int, what: str) -> Ar
 
 
 def quantization_of(
-    b: GraphBuilder, node: OnnxNode, scale: int, zero_point: int, *, axis: int | None = None
+    b: GraphBuilder,
+    node: OnnxNode,
+    scale: int,
+    zero_point: int,
+    *,
+    axis: int | None = None,
+    tensor: str = "",
 ) -> Quantization:
-    """Return the quantization that two inputs of a node give; `axis` counts from the front."""
+    """Return the quantization that two inputs of a node give; `axis` counts from the front.
+
+    Raises:
+        ModelError: no constants, or not those of `tensor`: its element type, one a channel.
+    """
     scales = constant_input(b, node, scale, "scale").astype(np.float64).reshape(-1)
     zeros = np.zeros(1, np.int64)
     if node.input(zero_point):
+        given, own = b.type(node.input(zero_point)).dtype, tensor and b.type(tensor).dtype
+        if own and given != own:
+            raise ModelError(f"{node}: its zero point is {given}, its tensor {tensor!r} {own}")
         zeros = constant_input(b, node, zero_point, "zero point").astype(np.int64).reshape(-1)
-    return make_quantization(node, scales, zeros, axis)
+    result = make_quantization(node, scales, zeros, axis)
+    sizes = b.type(tensor).shape if tensor else ()
+    if result.axis is not None and sizes and sizes[result.axis] != len(result.scale):
+        raise ModelError(
+            f"{node}: {len(result.scale)} scales for axis {result.axis} of {b.type(tensor)}"
+        )
+    return result
 
 
 def make_quantization(

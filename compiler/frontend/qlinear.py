@@ -28,7 +28,8 @@ def _real(
     b: GraphBuilder, node: OnnxNode, x: int, scale: int, zero_point: int, *, axis: int | None = None
 ) -> str:
     """Append the DequantizeLinear of input x and return the real value's name."""
-    quantization = quantization_of(b, node, scale, zero_point, axis=axis)
+    tensor = node.inputs[x]
+    quantization = quantization_of(b, node, scale, zero_point, axis=axis, tensor=tensor)
     return _dequantized(b, node, x, quantization)
 
 
@@ -55,6 +56,12 @@ def _bias_quantization(b: GraphBuilder, node: OnnxNode, alpha: float = 1.0) -> Q
     return make_quantization(node, np.float32(alpha) * x * w, np.zeros(1, np.int64), 0)
 
 
+def _check_bias(b: GraphBuilder, node: OnnxNode, index: int) -> None:
+    kind = b.type(node.inputs[index])
+    if kind.dtype != "int32":
+        raise ModelError(f"{node}: its bias {node.inputs[index]!r} is {kind.dtype}, not int32")
+
+
 def qlinear_conv(b: GraphBuilder, node: OnnxNode) -> None:
     """QLinearConv(x, sx, zx, w, sw, zw, sy, zy, bias)."""
     kernel = tuple(int(d) for d in b.type(node.inputs[3]).shape[2:])
@@ -62,6 +69,7 @@ def qlinear_conv(b: GraphBuilder, node: OnnxNode) -> None:
     attributes["group"] = get_int(node.attributes, "group", 1)
     inputs = [_real(b, node, 0, 1, 2), _real(b, node, 3, 4, 5, axis=0)]
     if node.input(8):
+        _check_bias(b, node, 8)
         inputs.append(_dequantized(b, node, 8, _bias_quantization(b, node)))
     y = _fresh_output(b, node)
     b.node("Conv", inputs, [y], attributes, origin=node.name)
@@ -85,6 +93,7 @@ def qgemm(b: GraphBuilder, node: OnnxNode) -> None:
         raise ModelError(f"{node}: alpha={alpha:g} is not supported; it has to be positive")
     inputs = [_real(b, node, 0, 1, 2), _real(b, node, 3, 4, 5, axis=0 if trans_b else 1)]
     if node.input(6):
+        _check_bias(b, node, 6)
         quantization = _bias_quantization(b, node, alpha)
         if quantization.axis is not None:
             rank = len(b.type(node.inputs[6]).shape)

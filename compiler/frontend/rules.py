@@ -8,6 +8,7 @@ import numpy as np
 from tilewright.compiler.frontend.builder import GraphBuilder
 from tilewright.compiler.frontend.normalize import (
     arguments,
+    counted,
     from_the_front,
     pad_attributes,
     split_sizes,
@@ -88,7 +89,7 @@ def quantize_linear(b: GraphBuilder, node: OnnxNode) -> None:
     """QuantizeLinear: scale and zero point go into the output's type."""
     _refuse_blocks(node)
     x = node.inputs[0]
-    axis = get_int(node.attributes, "axis", 1) % max(len(b.type(x).shape), 1)
+    axis = _channel_axis(b, node)
     dtype = stored_dtype(b, node, 2)
     if not node.input(2) and get_int(node.attributes, "output_dtype", 0):
         dtype = _dtype(node, "output_dtype")
@@ -100,9 +101,17 @@ def dequantize_linear(b: GraphBuilder, node: OnnxNode) -> None:
     """DequantizeLinear: scale and zero point go into the input's type."""
     _refuse_blocks(node)
     x = node.inputs[0]
-    axis = get_int(node.attributes, "axis", 1) % max(len(b.type(x).shape), 1)
-    quantization = quantization_of(b, node, 1, 2, axis=axis)
+    axis = _channel_axis(b, node)
+    quantization = quantization_of(b, node, 1, 2, axis=axis, tensor=x)
     b.dequantize(x, node.outputs[0], quantization, origin=node.name)
+
+
+def _channel_axis(b: GraphBuilder, node: OnnxNode) -> int:
+    """Return the axis of a scale a channel; with one scale its value does not matter."""
+    axis, rank = get_int(node.attributes, "axis", 1), len(b.type(node.inputs[0]).shape)
+    if constant_input(b, node, 1, "scale").size > 1:
+        (axis,) = counted(node, (axis,), rank)
+    return axis
 
 
 def _refuse_blocks(node: OnnxNode) -> None:
@@ -242,7 +251,7 @@ def reduce(b: GraphBuilder, node: OnnxNode) -> None:
         raise ModelError(f"{node}: noop_with_empty_axes=1 without axes; leave the node out")
     kept: dict[str, Attribute] = {"keepdims": get_int(attributes, "keepdims", 1)}
     rank = len(b.type(node.inputs[0]).shape)
-    kept["axes"] = tuple(sorted(a % rank for a in axes)) if axes else tuple(range(rank))
+    kept["axes"] = tuple(sorted(counted(node, axes, rank))) if axes else tuple(range(rank))
     if node.op == "ReduceMean" and rank == 4 and kept["axes"] == (2, 3):
         _reduce_to_pool(b, node, keep=bool(kept["keepdims"]))
         return
@@ -261,7 +270,9 @@ def _reduce_to_pool(b: GraphBuilder, node: OnnxNode, *, keep: bool) -> None:
 def softmax(b: GraphBuilder, node: OnnxNode) -> None:
     """Softmax and LogSoftmax; before opset 13 over all axes from `axis` on."""
     rank = len(b.type(node.inputs[0]).shape)
-    axis = get_int(node.attributes, "axis", -1 if node.opset >= 13 else 1) % rank
+    (axis,) = counted(
+        node, (get_int(node.attributes, "axis", -1 if node.opset >= 13 else 1),), rank
+    )
     if node.opset < 13 and axis != rank - 1:
         raise ModelError(f"{node}: axis={axis} of opset {node.opset}; convert to opset 13")
     _emit(b, node, node.inputs, {"axis": axis})

@@ -230,10 +230,19 @@ def _unsqueeze(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[T
     return (TensorType(x.dtype, tuple(1 if i in new else next(old) for i in range(rank))),)
 
 
+def _both_known(a: Dim, b: Dim) -> bool:
+    return isinstance(a, int) and isinstance(b, int)
+
+
 def _concat(inputs: Operands, attributes: Mapping[str, Attribute]) -> tuple[TensorType, ...]:
     kinds = _present(inputs)
     x, axis = _first(inputs), get_int(attributes, "axis") % len(_first(inputs).shape)
     parts = [_size(k.shape[axis], f"axis {axis} of a part") for k in kinds]
+    others = [k.shape[:axis] + k.shape[axis + 1 :] for k in kinds]
+    for kind, sizes in zip(kinds, others, strict=True):
+        differ = [a != b for a, b in zip(sizes, others[0], strict=True) if _both_known(a, b)]
+        if any(differ) or kind.dtype != x.dtype:
+            raise ModelError(f"its parts {x} and {kind} do not fit along axis {axis}")
     return (TensorType(x.dtype, (*x.shape[:axis], sum(parts), *x.shape[axis + 1 :])),)
 
 

@@ -55,6 +55,9 @@ def place(graph: Graph, config: Config, build: Build) -> dict[str, Placed]:
 def _decide(graph: Graph, node: Node, config: Config, build: Build, *, host_packs: bool) -> Placed:
     if node.op in BORDER:
         return Placed(node, CPU, "the border between real values and stored integers")
+    tensors = [graph.type(name) for name in (*node.inputs, *node.outputs) if name]
+    if any(0 in kind.shape for kind in tensors):
+        return Placed(node, CPU, "one of its tensors has no elements")
     if node.op in ALIASES and _keeps_bytes(graph, node, config):
         return Placed(node, ACCELERATOR, "an alias: its packed bytes are its input's")
     kernel = build(node, host_packs)

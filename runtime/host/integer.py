@@ -110,10 +110,9 @@ def convolve(x: NDArray[np.float64], w: NDArray[np.float64], attributes: Attribu
     view = windows(x, w.shape[2:], attributes, 0.0)
     n, channels, *sizes = view.shape[: 2 + rank]
     order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
-    columns = view.transpose(order).reshape(
-        n, group, channels // group * int(np.prod(w.shape[2:])), -1
-    )
-    rows = w.reshape(group, w.shape[0] // group, -1)
+    depth, positions = channels // group * int(np.prod(w.shape[2:])), int(np.prod(sizes))
+    columns = view.transpose(order).reshape(n, group, depth, positions)
+    rows = w.reshape(group, w.shape[0] // group, depth)
     sums: NDArray[np.float64] = np.matmul(rows, columns)
     return sums.reshape(n, w.shape[0], *sizes)
 

@@ -190,3 +190,57 @@ def test_a_padding_mode_without_kernel_is_named(model_file) -> None:
     assert message(path) == (
         f"{path}: node 'pad': Pad: mode=wrap is not supported; constant, edge and reflect are"
     )
+
+
+def qlinear_model(model_file, weights: dict, **attributes) -> Path:
+    """A QLinearConv over x uint8[1, 2, 5, 5] with `weights` replaced."""
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
+    node = helper.make_node("QLinearConv", names, ["y"], name="c", **attributes)
+    scale, zero = np.float32(0.1), np.uint8(3)
+    given = {"sx": scale, "zx": zero, "sw": scale, "zw": np.int8(0), "sy": scale, "zy": zero}
+    given |= {"w": np.ones((3, 2, 3, 3), np.int8), "b": np.zeros(3, np.int32)}
+    shapes = {"x": ("uint8", (1, 2, 5, 5))}, {"y": ("uint8", (1, 3, 3, 3))}
+    return model_file([node], *shapes, given | weights)
+
+
+@pytest.mark.parametrize(
+    ("weights", "attributes", "reason"),
+    [
+        ({}, {"dilations": [0, 1]}, "dilations=[0, 1]; 2 numbers are needed, all above zero"),
+        ({}, {"strides": [0, 1]}, "strides=[0, 1]; 2 numbers are needed, all above zero"),
+        ({}, {"pads": [-1, 0, 0, 0]}, "pads=[-1, 0, 0, 0]; 4 numbers are needed, none negative"),
+        ({"b": np.zeros(3, np.float32)}, {}, "its bias 'b' is float32, not int32"),
+        ({"zx": np.int8(3)}, {}, "its zero point is int8, its tensor 'x' uint8"),
+        ({"sw": np.ones(5, np.float32)}, {}, "5 scales for axis 0 of int8[3, 2, 3, 3]"),
+    ],
+)
+def test_a_convolution_that_onnx_forbids_is_refused(
+    model_file, weights: dict, attributes: dict, reason: str
+) -> None:
+    path = qlinear_model(model_file, weights, **attributes)
+    assert message(path) == f"{path}: node 'c': QLinearConv: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "reason"),
+    [
+        ("Transpose", ["x"], {"perm": [0, 0]}, "perm=[0, 0] does not order the axes of"),
+        ("Flatten", ["x"], {"axis": 9}, "axis=9 is outside its input"),
+        ("Softmax", ["x"], {"axis": 2}, "axes=[2] do not fit 2 dimensions"),
+        ("Concat", ["x", "other"], {"axis": 0}, "its parts float32[1, 4] and float32[1, 5] do"),
+    ],
+)
+def test_an_axis_that_is_not_there_is_refused(
+    model_file, op: str, inputs: list[str], attributes: dict, reason: str
+) -> None:
+    node = helper.make_node(op, inputs, ["y"], name="n", **attributes)
+    path = model_file([node], FLOAT | {"other": ("float32", (1, 5))}, RESULT, {})
+    assert message(path).startswith(f"{path}: node 'n': {op}: {reason}")
+
+
+def test_an_input_declared_twice_is_refused(model_file) -> None:
+    path = model_file([helper.make_node("Relu", ["x"], ["y"])], FLOAT, RESULT, {})
+    model = onnx.load(path)
+    model.graph.input.append(model.graph.input[0])
+    path.write_bytes(model.SerializeToString())
+    assert message(path) == f"{path}: graph model: input 'x' is declared twice; keep one"

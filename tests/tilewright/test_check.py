@@ -134,3 +134,29 @@ def test_an_operator_without_an_exact_rule_is_named_and_compared_with_onnxruntim
     assert result.exact.assumed == ("y",)
     assert result.exact.compared == 0
     assert result.onnxruntime.failed == (("y",) if shift else ())
+
+
+def test_what_onnxruntime_cannot_load_is_unavailable_for_its_reason(
+    tmp_path: Path, graph: Graph, feeds
+) -> None:
+    softmax = softmax_graph(tmp_path).model
+    broken = replace(graph, model=softmax.replace(b"Softmax", b"Softmix"))
+    result = check_onnxruntime(broken, [feeds], [execute(graph, feeds)])
+    assert result.unavailable.startswith("onnxruntime cannot load the model: ")
+    assert "\n" not in result.unavailable
+
+
+def test_an_output_that_is_a_constant_is_compared(tmp_path: Path) -> None:
+    node = helper.make_node("Identity", ["c"], ["y"])
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])
+    constant = numpy_helper.from_array(np.arange(3, dtype=np.float32), "c")
+    model = helper.make_model(
+        helper.make_graph([node], "g", [], [value], [constant]),
+        opset_imports=[helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
+    path = tmp_path / "constant.onnx"
+    path.write_bytes(model.SerializeToString())
+    result = check_onnxruntime(load(path), [{}], [{}])
+    assert result.passed
+    assert result.end_to_end_max_abs_error == 0
