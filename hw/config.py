@@ -6,6 +6,7 @@ values as metadata, so that checks, `tilewright config` and the documentation ag
 
 import dataclasses
 import hashlib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ PRESETS = Path(__file__).parent / "presets"
 UOP_BYTES = 8
 PARAMETER_BYTES = 8
 ACCUMULATOR_BYTES = 4
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
 MAX_INDEX = 1 << 16
 """Scratchpad addresses are 16-bit fields, so no memory holds more tiles."""
 
@@ -41,7 +44,9 @@ class Config:
         ConfigError: a value outside its legal set, or a combination that cannot be built.
     """
 
-    name: str = _field("custom", None, "label printed in reports; not part of the machine")
+    name: str = _field(
+        "custom", None, "label in reports (letters, digits, . _ -); no part of the machine"
+    )
     batch: int = _field(1, _powers(1, 16), "rows of an input and accumulator tile")
     block_in: int = _field(16, _powers(4, 64), "input channels of a tile (reduction lanes)")
     block_out: int = _field(16, _powers(4, 64), "output channels of a tile")
@@ -79,6 +84,8 @@ class Config:
         if type(value) is not type(field.default):
             kind = type(field.default).__name__
             return f"config {self.name}: {field.name}={value!r} is not of type {kind}"
+        if field.name == "name" and not _NAME.fullmatch(value):
+            return f"config name {value!r}: use letters, digits and . _ - alone, at least one"
         if legal is None or value in legal:
             return None
         return (
@@ -89,7 +96,7 @@ class Config:
         lines = []
         for memory, depth in self.depths().items():
             field = f"{memory}_kib"
-            least = 2 * self.accumulator_banks if memory == "accumulator" else 2
+            least = self._least_depth(memory)
             if not least <= depth <= MAX_INDEX:
                 size = self.tile_bytes()[memory]
                 lines.append(
@@ -116,6 +123,21 @@ class Config:
                 f"config {self.name}: batch={self.batch} cannot be built yet; choose at most 4"
             )
         return lines
+
+    def _least_depth(self, memory: str) -> int:
+        """Entries for two smallest working sets, of one channel block, used in turn."""
+        in_tiles = self.channel_lanes // self.block_in
+        out_tiles = self.channel_lanes // self.block_out
+        return (
+            2
+            * {
+                "uop": 1,
+                "input": in_tiles,
+                "weight": in_tiles * out_tiles,
+                "accumulator": max(self.accumulator_banks, out_tiles),
+                "parameter": out_tiles,
+            }[memory]
+        )
 
     @property
     def sub_lanes(self) -> int:
@@ -262,11 +284,15 @@ class Config:
         head, *changes = text.split(",")
         if head.endswith(".toml"):
             try:
-                config = cls.from_toml(Path(head).read_text(), name=Path(head).stem)
+                lines = Path(head).read_text("utf-8")
             except OSError as error:
                 raise ConfigError(
                     f"config {head}: cannot be read ({error.strerror}); check the path"
                 ) from error
+            except UnicodeDecodeError as error:
+                raise ConfigError(f"config {head}: not UTF-8 text; write it as UTF-8") from error
+            stem = "-".join(_NAME.findall(Path(head).stem)) or "custom"
+            config = cls.from_toml(lines, name=stem)
         elif "=" in head:
             config, changes = cls(), [head, *changes]
         else:
@@ -278,6 +304,8 @@ class Config:
                 raise ConfigError(
                     f"config {text!r}: {change!r} is not key=value; write e.g. block_in=32"
                 )
+            if key.strip() in values:
+                raise ConfigError(f"config {text!r}: {key.strip()} is given twice; give it once")
             values[key.strip()] = _value(config.name, key.strip(), value.strip())
         return config.replace(**values) if values else config
 

@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_unequal_blocks_split_tiles_into_sub_tiles() -> None:
             "config custom: input_kib=2048 holds 131072 tiles of 16 bytes; choose 1 to 1024 KiB",
         ),
         (
+            {"block_in": 64, "block_out": 4, "weight_kib": 4, "alu_lanes": 4, "output_lanes": 4},
+            "config custom: weight_kib=4 holds 16 tiles of 256 bytes; choose 8 to 16384 KiB",
+        ),
+        (
+            {"name": "a'\nb"},
+            'config name "a\'\\nb": use letters, digits and . _ - alone, at least one',
+        ),
+        (
             {"output_lanes": 32},
             "config custom: output_lanes=32 exceeds the 16 lanes it serves; choose at most 16",
         ),
@@ -113,6 +122,11 @@ def test_parse_takes_changes_alone(tmp_path) -> None:
         ("pinq", "config 'pinq': no such preset; choose large, pynq-z1, pynq-z2, tiny, ultra96"),
         ("tiny,batch", "config 'tiny,batch': 'batch' is not key=value; write e.g. block_in=32"),
         ("tiny,batch=two", "config tiny: batch='two' is not a whole number"),
+        ("", "config '': no such preset; choose large, pynq-z1"),
+        (
+            "tiny,block_in=8,block_in=16",
+            "config 'tiny,block_in=8,block_in=16': block_in is given twice; give it once",
+        ),
         ("absent.toml", "config absent.toml: cannot be read (No such file or directory)"),
     ],
 )
@@ -120,6 +134,19 @@ def test_parse_names_what_it_cannot_read(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.parse(text)
     assert str(caught.value).startswith(message)
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"mine\.toml: not UTF-8 text; write it as UTF-8$"):
+        Config.parse(str(path))
+
+
+def test_a_file_may_have_a_name_that_a_config_may_not(tmp_path: Path) -> None:
+    path = tmp_path / "my first 'one'.toml"
+    path.write_text("batch = 2\n")
+    assert Config.parse(str(path)).name == "my-first-one"
 
 
 def test_hash_depends_on_the_machine_alone() -> None:

@@ -283,3 +283,7 @@ def test_arrays_do_not_go_to_standard_output(simulate: Run, lenet5_path: Path) -
     assert simulate(lenet5_path, "--output", "-") == (
         "error: --output -: cannot go to standard output; give the name of a file\n"
     )
+
+
+def test_an_empty_config_is_no_default(simulate: Run, lenet5_path: Path) -> None:
+    assert simulate(lenet5_path, "--config", "").startswith("error: config '': no such preset;")

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import click
 
-from tilewright.api import DEFAULT_CONFIG, PROGRAM_SUFFIX, check_target
+from tilewright.api import PROGRAM_SUFFIX, check_target
 from tilewright.api import compile as compile_model
-from tilewright.commands.sources import config_option, shape_option, target_option
+from tilewright.commands.sources import (
+    config_option,
+    config_or_default,
+    shape_option,
+    target_option,
+)
 from tilewright.commands.terminal import Terminal, command
 from tilewright.feeds import infer_shapes, parse_shapes
 from tilewright.hw.config import Config
@@ -47,7 +52,7 @@ def compile_command(
         raise ModelError(f"{output}: a program's name ends in {PROGRAM_SUFFIX}")
     check_results({"--output": output}, json_path=terminal.json_path)
     check_folder(dump)
-    machine = Config.parse(config or DEFAULT_CONFIG)
+    machine = Config.parse(config_or_default(config))
     graph = load(model)
     types = {value.name: value.type for value in graph.inputs}
     sizes = infer_shapes(types, {}, parse_shapes(shapes))

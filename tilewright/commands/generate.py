@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from tilewright.api import DEFAULT_CONFIG
 from tilewright.bench import source_files
-from tilewright.commands.sources import config_option
+from tilewright.commands.sources import config_option, config_or_default
 from tilewright.commands.terminal import Terminal, command
 from tilewright.hw.config import Config
 from tilewright.hw.errors import ConfigError
@@ -29,7 +28,7 @@ def generate_command(terminal: Terminal, config: str | None, form: str, output: 
     """  # noqa: D301  (the escape is click's mark for text it must not wrap)
     if form not in FORMS:
         raise ConfigError(f"form {form!r}: not available; choose {' or '.join(FORMS)}")
-    machine = Config.parse(config or DEFAULT_CONFIG)
+    machine = Config.parse(config_or_default(config))
     check_folder(output)
     paths = write_folder(output, source_files(machine))
     terminal.write_json({"folder": str(output), "files": [path.name for path in paths]})

@@ -89,8 +89,13 @@ class Source:
         if self.graph is None:
             return self._made()
         return api.compile(
-            self.graph, config=config or DEFAULT_CONFIG, target=target, shapes=shapes, dump=dump
+            self.graph, config=config_or_default(config), target=target, shapes=shapes, dump=dump
         )
+
+
+def config_or_default(config: str | None) -> str:
+    """Return what `--config` was given, an empty text too, or its default."""
+    return DEFAULT_CONFIG if config is None else config
 
 
 def open_source(path: Path, config: str | None) -> Source:
@@ -100,9 +105,10 @@ def open_source(path: Path, config: str | None) -> Source:
         ModelError: neither of the two, or damaged.
         ConfigError: the config cannot be built, or is not the program's.
     """
-    machine = Config.parse(config or DEFAULT_CONFIG)
+    machine = Config.parse(config_or_default(config))
     if path.suffix == PROGRAM_SUFFIX:
-        return Source(path, None, api.load_program(path, config=machine if config else None))
+        wanted = None if config is None else machine
+        return Source(path, None, api.load_program(path, config=wanted))
     return Source(path, load(path), None)
 
 
