@@ -47,19 +47,12 @@ def layout_of(shape: Sequence[int], groups: Sequence[Sequence[int]]) -> Layout:
     return Layout(tuple(shape[i] for i in kept), (n, c, h, w))
 
 
-def image_layout(shape: Sequence[int]) -> Layout | None:
-    """Return the layout in which axis 1 is the channels; None above rank 4."""
-    match len(shape):
-        case 0 | 1:
-            return layout_of(shape, ((), range(len(shape)), (), ()))
-        case 2:
-            return layout_of(shape, ((0,), (1,), (), ()))
-        case 3:
-            return layout_of(shape, ((0,), (1,), (), (2,)))
-        case 4:
-            return layout_of(shape, ((0,), (1,), (2,), (3,)))
-        case _:
-            return None
+def image_layout(shape: Sequence[int]) -> Layout:
+    """Return the layout in which axis 1 is the channels and the last axis the columns."""
+    rank = len(shape)
+    if rank < 2:
+        return layout_of(shape, ((), range(rank), (), ()))
+    return layout_of(shape, ((0,), (1,), range(2, rank - 1), range(max(2, rank - 1), rank)))
 
 
 def rows_layout(shape: Sequence[int]) -> Layout | None:
@@ -121,6 +114,26 @@ def without_axes(layout: Layout, shape: Sequence[int], dropped: Sequence[int]) -
     return Layout(tuple(layout.factors[i] for i in kept), (n, c, h, w))
 
 
+def resized(layout: Layout, shape: Sequence[int], new: Sequence[int]) -> Layout | None:
+    """Return the layout of a tensor of another size along some axes, otherwise alike.
+
+    None if one of these is split, or 1 and so in no packed dimension.
+    """
+    if len(shape) != len(new):
+        return None
+    parts, sizes = factors_of_axes(layout, shape), dict[int, int]()
+    for part, size, wanted in zip(parts, shape, new, strict=True):
+        if size == wanted:
+            continue
+        if len(part) != 1:
+            return None
+        sizes[part[0]] = wanted
+    factors = [sizes.get(i, factor) for i, factor in enumerate(layout.factors)]
+    kept = [i for i, factor in enumerate(factors) if factor != 1]
+    n, c, h, w = (tuple(kept.index(i) for i in group if i in kept) for group in layout.groups)
+    return Layout(tuple(factors[i] for i in kept), (n, c, h, w))
+
+
 def packed_axes(layout: Layout, config: Config) -> tuple[object, ...]:
     """Return what decides the packed bytes: layouts of one shape with equal ones lie alike."""
     lanes, size = config.channel_lanes, 1
@@ -163,6 +176,9 @@ REQUIRED = {
 
 ELEMENTWISE = frozenset({"Add", "Mul", "Requantize", "Sub"})
 """Operators whose operands lie like their output, whatever that is."""
+
+MOVES = frozenset({"Concat", "Expand", "Gather", "Slice"})
+"""Operators that move elements; their output lies like the first input as far as it can."""
 
 ALIASES = frozenset(
     {"Flatten", "Identity", "Reinterpret", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}

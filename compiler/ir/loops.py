@@ -120,12 +120,17 @@ def fixed(*sizes: int) -> tuple[Extent, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A row-major array of tiles in one memory; DRAM buffers have no clipped extents."""
+    """An array of tiles in one memory, row-major; DRAM buffers have no clipped extents.
+
+    A DRAM buffer may have `strides` of its own, in tiles.  A buffer that is allocated more than
+    once in a kernel has one place, for the largest of its shapes.
+    """
 
     name: str
     dtype: str
     shape: tuple[Extent, ...]
     scope: Scope
+    strides: tuple[int, ...] = ()
 
     @property
     def num_tiles(self) -> int:

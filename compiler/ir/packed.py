@@ -18,10 +18,9 @@ INT8_OFFSET = 128
 """Loads flip the top bit of uint8, which subtracts this from stored values and zero points."""
 
 
-def packed_shape(kind: TensorType) -> Shape4 | None:
-    """Return (N, C, H, W) with axis 1 as the channels, absent axes 1; None above rank 4."""
-    layout = image_layout(kind.static_shape)
-    return layout.shape if layout else None
+def packed_shape(kind: TensorType) -> Shape4:
+    """Return (N, C, H, W) with axis 1 as the channels, absent axes 1."""
+    return image_layout(kind.static_shape).shape
 
 
 def packing_of(graph: Graph, name: str, config: Config, fold: Fold | None = None) -> Packing:
@@ -55,16 +54,9 @@ def int8_zero_point(kind: TensorType) -> int:
 
 
 def layout_of_value(graph: Graph, name: str) -> Layout:
-    """Return the layout of a value; without one of its own, axis 1 is the channels.
-
-    Raises:
-        CompileError: it has more than 4 dimensions.
-    """
+    """Return the layout of a value; without one of its own, axis 1 is the channels."""
     value = graph.values[name]
-    layout = value.layout or image_layout(value.type.static_shape)
-    if layout is None:
-        raise CompileError(f"{name!r} has {len(value.shape)} dimensions; at most 4 are packed")
-    return layout
+    return value.layout or image_layout(value.type.static_shape)
 
 
 def lies_as(graph: Graph, name: str, layout: Layout, config: Config) -> bool:

@@ -11,14 +11,20 @@ from tilewright.compiler.ir.graph import Graph, Node, Value
 from tilewright.compiler.ir.layout import (
     ALIASES,
     ELEMENTWISE,
+    MOVES,
     REQUIRED,
+    C,
     Layout,
+    factors_of_axes,
     image_layout,
     packed_axes,
+    resized,
+    rows_layout,
     without_axes,
 )
 from tilewright.compiler.ir.packed import alias_layout, alias_source
 from tilewright.hw.config import Config
+from tilewright.runtime.attributes import get_int
 
 
 def assign_layouts(graph: Graph, config: Config) -> Graph:
@@ -30,9 +36,10 @@ class _Assignment:
     def __init__(self, graph: Graph, config: Config) -> None:
         self._graph, self._config = graph, config
         self._values = dict(graph.values)
-        self._layouts: dict[str, Layout | None] = {}
+        self._layouts: dict[str, Layout] = {}
         self._nodes: list[Node] = []
         self._moved: dict[tuple[str, tuple[object, ...]], str] = {}
+        self._anchors = self._anchored()
         self._names = {*graph.values, *(node.name for node in graph.nodes)}
 
     def run(self) -> Graph:
@@ -48,9 +55,11 @@ class _Assignment:
         return replace(self._graph, nodes=tuple(self._nodes), values=self._values)
 
     def _set(self, name: str, layout: Layout | None) -> None:
-        layout = layout or image_layout(self._graph.type(name).static_shape)
-        self._layouts[name] = layout
-        self._values[name] = replace(self._values[name], layout=layout)
+        shape = self._graph.type(name).static_shape
+        if 0 in shape:
+            return
+        self._layouts[name] = layout or image_layout(shape)
+        self._values[name] = replace(self._values[name], layout=self._layouts[name])
 
     def _outputs(self, node: Node, inputs: list[str]) -> Layout | None:
         """The layout of a node's output; inputs that lie otherwise are exchanged."""
@@ -67,27 +76,56 @@ class _Assignment:
                     wanted = layout(self._graph.type(inputs[i]).static_shape)
                     inputs[i] = self._lying(inputs[i], wanted)
             return layout(y)
+        if node.op in MOVES:
+            return self._move(node, inputs)
         if node.op not in ELEMENTWISE:
             return None
         shapes = {name: self._graph.type(name).static_shape for name in inputs}
         lead = next((n for n in inputs if n in self._layouts and shapes[n] == y), None)
         result = self._layouts[lead] if lead else image_layout(y)
+        result = self._anchors.get(node.outputs[0], result)
         for i, name in enumerate(inputs):
-            if name in self._layouts and result is not None:
+            if name in self._layouts:
                 inputs[i] = self._lying(name, _broadcast(result, y, shapes[name]))
         return result
 
+    def _move(self, node: Node, inputs: list[str]) -> Layout | None:
+        """The layout of a move's output; a Concat of channels needs all parts to lie like it."""
+        source, y = self._layouts.get(inputs[0]), self._graph.type(node.outputs[0]).static_shape
+        result = self._anchors.get(node.outputs[0])
+        if result is None and source is not None:
+            result = self._moved_layout(node, node.inputs[0], source)
+        if result is None or node.op != "Concat":
+            return result
+        joined = factors_of_axes(result, y)[get_int(node.attributes, "axis")]
+        if any(i in result.groups[C] for i in joined):
+            for i, name in enumerate(inputs):
+                if name in self._layouts:
+                    shape = self._graph.type(name).static_shape
+                    inputs[i] = self._lying(name, resized(result, y, shape))
+        return result
+
+    def _moved_layout(self, node: Node, name: str, source: Layout) -> Layout | None:
+        """The layout of a move's output that is most like that of one of its inputs."""
+        x, y = (self._graph.type(n).static_shape for n in (name, node.outputs[0]))
+        result = resized(source, x, y)
+        if result is not None:
+            return result
+        channels, last = source.groups[C], factors_of_axes(source, x)[-1] if x else []
+        by_rows = bool(channels) and channels[-1] in last
+        return (rows_layout(y) if by_rows else None) or image_layout(y)
+
     def _is_stored(self, node: Node) -> bool:
         names = [n for n in (*node.inputs, *node.outputs) if n and n not in self._graph.constants]
-        return all(self._graph.type(n).dtype in ("int8", "uint8", "int32") for n in names)
+        kinds = [self._graph.type(n) for n in names]
+        return all(k.dtype in ("int8", "uint8", "int32") and 0 not in k.shape for k in kinds)
 
     def _lying(self, name: str, layout: Layout | None) -> str:
         """The value, or a copy of it whose packed bytes are as wanted."""
-        own = self._layouts[name]
-        if own is None or layout is None:
+        if layout is None:
             return name
         wanted = packed_axes(layout, self._config)
-        if packed_axes(own, self._config) == wanted:
+        if packed_axes(self._layouts[name], self._config) == wanted:
             return name
         if (name, wanted) not in self._moved:
             moved = self._fresh(f"{name}.moved")
@@ -108,11 +146,38 @@ class _Assignment:
         wishes: dict[str, Layout] = {}
         for node in reversed(self._graph.nodes):
             result = wishes.get(node.outputs[0])
+            if node.op in ELEMENTWISE or node.op == "Concat":
+                result = self._anchors.get(node.outputs[0], result)
             for name in (n for n in node.inputs if n and n not in self._graph.constants):
                 wish = self._wish(node, name, result)
                 if wish is not None:
                     wishes[name] = wish
         return wishes
+
+    def _anchored(self) -> dict[str, Layout]:
+        """The layouts that follow from operators that need a certain one."""
+        anchors: dict[str, Layout] = {}
+        for node in self._graph.nodes:
+            y, x = node.outputs[0], node.inputs[0] if node.inputs else ""
+            shape = self._graph.type(y).static_shape
+            found: Layout | None = None
+            if node.op in ALIASES:
+                found = alias_layout(self._graph, node, anchors[x]) if x in anchors else None
+            elif not self._is_stored(node):
+                continue
+            elif node.op in REQUIRED:
+                found = REQUIRED[node.op](shape)
+            elif node.op in MOVES:
+                found = next(
+                    (self._moved_layout(node, n, anchors[n]) for n in node.inputs if n in anchors),
+                    None,
+                )
+            elif node.op in ELEMENTWISE:
+                alike = [n for n in node.inputs if self._graph.type(n).static_shape == shape]
+                found = next((anchors[n] for n in alike if n in anchors), None)
+            if found is not None:
+                anchors[y] = found
+        return anchors
 
     def _wish(self, node: Node, name: str, result: Layout | None) -> Layout | None:
         shape = self._graph.type(name).static_shape
@@ -122,6 +187,8 @@ class _Assignment:
             return REQUIRED[node.op](shape)
         if node.op in ELEMENTWISE and self._is_stored(node) and result is not None:
             return _broadcast(result, self._graph.type(node.outputs[0]).static_shape, shape)
+        if node.op == "Concat" and self._is_stored(node) and result is not None:
+            return resized(result, self._graph.type(node.outputs[0]).static_shape, shape)
         return None
 
 

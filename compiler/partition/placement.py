@@ -4,16 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tilewright.compiler.ir.graph import Graph, Node
-from tilewright.compiler.ir.layout import ALIASES
+from tilewright.compiler.ir.layout import ALIASES, MOVES
 from tilewright.compiler.ir.loops import Declined, Kernel
 from tilewright.compiler.ir.packed import alias_layout, layout_of_value, lies_as
 from tilewright.hw.config import Config
-from tilewright.hw.errors import CompileError
 
 ACCELERATOR = "accelerator"
 CPU = "cpu"
 
 BORDER = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+FREE_ON_HOST = "its input is on the host, where it is free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,20 @@ Build = Callable[[Node, bool], Kernel | Declined]
 def place(graph: Graph, config: Config, build: Build) -> dict[str, Placed]:
     """Return the placement of every node, by name."""
     placed: dict[str, Placed] = {}
-    on_machine: set[str] = set()
-    packed_once: set[str] = set()
+    made_by_machine: set[str] = set()
+    packed_once: set[str] = set(graph.values)
     for node in graph.nodes:
         x = node.inputs[0] if node.inputs else ""
-        host_packs = x not in on_machine or x in packed_once
-        decision = _decide(graph, node, config, build, host_packs=host_packs)
+        on_host = x not in made_by_machine
+        if on_host and _moves_only(node) and not _keeps_bytes(graph, node, config):
+            decision = Placed(node, CPU, FREE_ON_HOST)
+        else:
+            decision = _decide(graph, node, config, build, host_packs=on_host and x in packed_once)
         placed[node.name] = decision
-        if decision.on_accelerator:
-            on_machine.update(node.outputs)
-        if decision.kernel is None and host_packs and len(graph.consumers(x)) == 1:
-            packed_once.update(node.outputs)
+        if decision.kernel or (decision.on_accelerator and not on_host):
+            made_by_machine.update(node.outputs)
+        if decision.on_accelerator and (x not in packed_once or len(graph.consumers(x)) > 1):
+            packed_once.difference_update(node.outputs)
     return placed | _left_on_host(graph, placed)
 
 
@@ -58,7 +62,7 @@ def _decide(graph: Graph, node: Node, config: Config, build: Build, *, host_pack
     tensors = [graph.type(name) for name in (*node.inputs, *node.outputs) if name]
     if any(0 in kind.shape for kind in tensors):
         return Placed(node, CPU, "one of its tensors has no elements")
-    if node.op in ALIASES and _keeps_bytes(graph, node, config):
+    if _keeps_bytes(graph, node, config):
         return Placed(node, ACCELERATOR, "an alias: its packed bytes are its input's")
     kernel = build(node, host_packs)
     if isinstance(kernel, Declined):
@@ -66,24 +70,28 @@ def _decide(graph: Graph, node: Node, config: Config, build: Build, *, host_pack
     return Placed(node, ACCELERATOR, "integer operator within the machine's limits", kernel)
 
 
+def _moves_only(node: Node) -> bool:
+    return node.op in ALIASES or (node.op in MOVES and node.op != "Concat")
+
+
 def _keeps_bytes(graph: Graph, node: Node, config: Config) -> bool:
     x, y = node.inputs[0], node.outputs[0]
-    if graph.type(x).dtype not in ("int8", "uint8") or x in graph.constants:
+    if (
+        node.op not in ALIASES
+        or graph.type(x).dtype not in ("int8", "uint8")
+        or x in graph.constants
+    ):
         return False
-    try:
-        layout = alias_layout(graph, node, layout_of_value(graph, x))
-        return layout is not None and lies_as(graph, y, layout, config)
-    except CompileError:
-        return False
+    layout = alias_layout(graph, node, layout_of_value(graph, x))
+    return layout is not None and lies_as(graph, y, layout, config)
 
 
 def _left_on_host(graph: Graph, placed: Mapping[str, Placed]) -> dict[str, Placed]:
     """Aliases of what the host makes are the host's unless the machine alone reads them."""
-    host = {name for node in graph.nodes for name in node.outputs} | set(graph.input_names)
+    host = set(graph.values)
     for node in graph.nodes:
-        if placed[node.name].on_accelerator and (
-            placed[node.name].kernel or node.inputs[0] not in host
-        ):
+        decision = placed[node.name]
+        if decision.kernel or (decision.on_accelerator and node.inputs[0] not in host):
             host.difference_update(node.outputs)
     found: dict[str, Placed] = {}
     for node in reversed(graph.nodes):
@@ -94,7 +102,7 @@ def _left_on_host(graph: Graph, placed: Mapping[str, Placed]) -> dict[str, Place
         readers = [found.get(n.name, placed[n.name]) for n in graph.consumers(y)]
         machine_only = bool(readers) and all(reader.on_accelerator for reader in readers)
         if y in graph.output_names or not machine_only:
-            found[node.name] = Placed(node, CPU, "its input is on the host, where it is free")
+            found[node.name] = Placed(node, CPU, FREE_ON_HOST)
     return found
 
 

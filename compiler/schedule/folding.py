@@ -24,7 +24,7 @@ def fold_of(graph: Graph, node: Node, config: Config) -> Fold | None:
     x, y = graph.type(node.inputs[0]), graph.type(node.outputs[0])
     x_shape, y_shape = packed_shape(x), packed_shape(y)
     kernel = graph.type(node.inputs[1]).static_shape[2:]
-    if x_shape is None or y_shape is None or get_int(node.attributes, "group", 1) != 1:
+    if get_int(node.attributes, "group", 1) != 1:
         return None
     window, channels = window_of(node, kernel, config), x_shape[1]
     height, width = window.kernel

@@ -54,8 +54,11 @@ def window_of(node: Node, kernel: tuple[int, ...], config: Config) -> Window:
     """Return a node's window; 1-D windows become one row high.
 
     Raises:
-        CompileError: pads that are negative, or wider than a LOAD's fields.
+        CompileError: more than two dimensions, pads that are negative, or wider than a LOAD's
+            fields.
     """
+    if len(kernel) > 2:
+        raise CompileError(f"its window has {len(kernel)} dimensions; at most 2 are computed")
     attributes = node.attributes
     strides, dilations = get_ints(attributes, "strides"), get_ints(attributes, "dilations")
     pads = get_ints(attributes, "pads")

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from tilewright.compiler.ir.graph import Graph, Node
-from tilewright.compiler.ir.layout import REQUIRED, image_layout
+from tilewright.compiler.ir.layout import ALIASES, REQUIRED, image_layout
 from tilewright.compiler.ir.loops import Declined, Kernel
 from tilewright.compiler.ir.packed import layout_of_value, lies_as
 from tilewright.compiler.schedule.arithmetic import product, requantize, signed_sum
 from tilewright.compiler.schedule.folding import fold_of
+from tilewright.compiler.schedule.placing import concat, cut, expand, gather, relayout
 from tilewright.compiler.schedule.pools import average_pool, max_pool
 from tilewright.compiler.schedule.products import convolution, matrix_product
 from tilewright.hw.config import Config
@@ -19,12 +20,17 @@ Template = Callable[[Graph, Node, Config], Kernel]
 TEMPLATES: dict[str, Template] = {
     "Add": signed_sum,
     "AveragePool": average_pool,
+    "Concat": concat,
     "Conv": convolution,
+    "Expand": expand,
+    "Gather": gather,
     "MatMul": matrix_product,
     "MaxPool": max_pool,
     "Mul": product,
     "Requantize": requantize,
+    "Slice": cut,
     "Sub": signed_sum,
+    **dict.fromkeys(ALIASES, relayout),
 }
 
 

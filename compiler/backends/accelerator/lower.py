@@ -139,7 +139,8 @@ class _Lowering:
         place = self._places[copy.src.buffer.name]
         tile_bytes = self._dram_tile_bytes(instance.memory, widen=copy.widen)
         sizes = [extent.size for extent in copy.src.buffer.shape]
-        pitches = [stride * tile_bytes for stride in row_major(tuple(sizes))]
+        strides = copy.src.buffer.strides or row_major(tuple(sizes))
+        pitches = [stride * tile_bytes for stride in strides]
         offset, first, dims = place.offset, instance.base, []
         for j, extent in enumerate(copy.src.shape):
             origin, total = copy.src.origin[j].evaluate(fixed), extent.evaluate(fixed)
@@ -203,7 +204,8 @@ class _Lowering:
         config = self._config
         tile_bytes = config.accumulator_tile_bytes if raw else config.output_tile_bytes
         sizes = [extent.size for extent in store.dst.buffer.shape]
-        pitches = [stride * tile_bytes for stride in row_major(tuple(sizes))]
+        strides = store.dst.buffer.strides or row_major(tuple(sizes))
+        pitches = [stride * tile_bytes for stride in strides]
         parameter, steps = self._parameters(store.parameters, fixed)
         offset, first, dims = place.offset, source.base, []
         for j, extent in enumerate(store.dst.shape):

@@ -26,7 +26,7 @@ class ScratchpadPlan:
         Raises:
             CompileError: the buffers do not fit.
         """
-        requests = list(_allocations(kernel.body, 1))
+        requests = _requests(kernel)
         arenas = self._arenas(requests)
         places: dict[str, list[tuple[int, int, int]]] = {b.name: [] for b, _ in requests}
         for (scope, number), (low, high) in arenas.items():
@@ -76,6 +76,16 @@ def _copies(
     if (scope, 1) in arenas:
         return range((copies + 1 - number) // 2)
     return range(copies)
+
+
+def _requests(kernel: Kernel) -> list[tuple[Buffer, int]]:
+    """The kernel's buffers, each name once in its largest shape, and how many copies they need."""
+    requests: dict[str, tuple[Buffer, int]] = {}
+    for buffer, copies in _allocations(kernel.body, 1):
+        largest, most = requests.get(buffer.name, (buffer, copies))
+        largest = max(largest, buffer, key=lambda b: b.num_tiles)
+        requests[buffer.name] = largest, max(most, copies)
+    return list(requests.values())
 
 
 def _allocations(body: tuple[Statement, ...], copies: int) -> Iterator[tuple[Buffer, int]]:
