@@ -6,18 +6,15 @@ so that errors do not add up; see `OnnxruntimeCheck`.
 
 import importlib
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
-import onnx
 
-from tilewright.compiler.ir.graph import Graph, Node
-from tilewright.exact import Tensors, execute, execute_node
+from tilewright.compiler.ir.graph import Graph
+from tilewright.exact import Tensors, execute
 from tilewright.hw.errors import ModelError
-from tilewright.runtime.host import KERNELS
+from tilewright.onnxruntime_layers import Session, UnavailableError, fed_layers
 from tilewright.runtime.tensor import Array
 
 MAX_STEPS = 1
@@ -137,6 +134,7 @@ class _Tally:
     ties: int = 0
     max_abs_error: float = 0.0
     first: Mismatch | None = None
+    real: bool = False
 
     def add(self, sample: int, name: str, got: Array, expected: Array, *, rtol: float) -> bool:
         """Count differences and return whether there are any."""
@@ -149,6 +147,7 @@ class _Tally:
         bound = rtol * np.abs(expected).max(initial=0) if rtol else 0.0
         differs = ~(error <= bound)
         self.compared += got.size
+        self.real = got.dtype.kind == "f"
         self.mismatched += int(differs.sum())
         self.max_abs_error = max(self.max_abs_error, float(error.max(initial=0)))
         if self.first is None and differs.any():
@@ -208,25 +207,27 @@ def check_onnxruntime(
         return OnnxruntimeCheck(unavailable="the ONNX model is not at hand")
     try:
         return _compare(graph, feeds, outputs, layers=layers)
-    except _UnavailableError as error:
+    except UnavailableError as error:
         return OnnxruntimeCheck(unavailable=str(error))
 
 
 def _compare(
     graph: Graph, feeds: Sequence[Tensors], outputs: Sequence[Tensors], *, layers: bool
 ) -> OnnxruntimeCheck:
-    session = _Session(graph, importlib.import_module("onnxruntime"))
+    session = Session(graph, importlib.import_module("onnxruntime"))
     tallies: dict[str, _Tally] = {}
     agreed: list[bool] = []
     distance = 0.0
     for sample, (feed, output) in enumerate(zip(feeds, outputs, strict=True)):
         theirs = session.run(feed)
-        for layer in _layers(graph, theirs, layers=layers):
+        for layer in fed_layers(graph, theirs, session.renamed):
             for name, got in layer.results.items():
+                if not layers and name not in graph.output_names:
+                    continue
                 rtol = RTOL if theirs[name].dtype.kind == "f" else 0.0
                 tally = tallies.setdefault(name, _Tally())
                 if tally.add(sample, name, got, theirs[name], rtol=rtol) and not rtol:
-                    tally.ties += layer.count_ties(name, theirs[name])
+                    tally.ties += layer.count_ties(name, theirs[name], TIE)
         ours = {**graph.constants, **feed, **output}
         for name in graph.output_names:
             error = np.abs(ours[name].astype(np.float64) - theirs[name].astype(np.float64))
@@ -241,111 +242,19 @@ def _compare(
         total.mismatched,
         total.ties,
         total.max_abs_error,
-        tuple(name for name, tally in tallies.items() if _fails(graph, name, tally)),
+        tuple(name for name, tally in tallies.items() if _fails(tally)),
         total.first,
         distance,
         float(np.mean(agreed)) if agreed else None,
     )
 
 
-def _fails(graph: Graph, name: str, tally: _Tally) -> bool:
-    if graph.type(name).dtype.startswith("float"):
+def _fails(tally: _Tally) -> bool:
+    if tally.real:
         return tally.mismatched > 0
     return tally.max_abs_error > MAX_STEPS or (
         tally.mismatched - tally.ties > MAX_SHARE * tally.compared
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _FedLayer:
-    """A node, what it read (onnxruntime's tensors), and those of its results to compare."""
-
-    graph: Graph
-    node: Node
-    inputs: Tensors
-    results: Tensors
-
-    def count_ties(self, name: str, theirs: Array) -> int:
-        """Return how many differing values lie between the results nudged down and up."""
-        low = execute_node(self.graph, self.node, self.inputs, nudge=-TIE)
-        high = execute_node(self.graph, self.node, self.inputs, nudge=TIE)
-        if low is None or high is None:
-            return 0
-        between = np.less_equal(low[name], theirs) & np.less_equal(theirs, high[name])
-        return int((between & np.not_equal(theirs, self.results[name])).sum())
-
-
-def _layers(graph: Graph, theirs: Tensors, *, layers: bool) -> Iterator[_FedLayer]:
-    """Each layer on onnxruntime's inputs, with the tensors that onnxruntime has too.
-
-    Operators without an exact rule are computed by the host kernels that a run uses.  A tensor
-    that only the canonical graph has is computed from theirs and passed on.
-    """
-    known: dict[str, Array] = {**graph.constants, **theirs}
-    for node in graph.nodes:
-        results = execute_node(graph, node, known) or _on_host(graph, node, known)
-        known |= {name: array for name, array in results.items() if name not in theirs}
-        wanted = [n for n in results if n in theirs and (layers or n in graph.output_names)]
-        inputs = {name: known[name] for name in node.inputs if name in known}
-        yield _FedLayer(graph, node, inputs, {name: results[name] for name in wanted})
-
-
-def _on_host(graph: Graph, node: Node, tensors: Tensors) -> dict[str, Array]:
-    """A node's outputs by its host kernel; none without one, or with an input missing."""
-    if node.op not in KERNELS or any(name and name not in tensors for name in node.inputs):
-        return {}
-    arrays = [tensors[name] if name else None for name in node.inputs]
-    kinds = [graph.type(name) if name else None for name in node.inputs]
-    out = [graph.type(name) for name in node.outputs]
-    results = KERNELS[node.op](arrays, node.attributes, kinds, out)
-    return dict(zip(node.outputs, results, strict=True))
-
-
-class _UnavailableError(Exception):
-    """onnxruntime cannot load or run the model; the message is its reason, one line."""
-
-
-@contextmanager
-def _reasons(module: ModuleType, what: str) -> Iterator[None]:
-    """Turn onnxruntime's errors into `_UnavailableError`."""
-    state = importlib.import_module(f"{module.__name__}.capi.onnxruntime_pybind11_state")
-    errors = [e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)]
-    try:
-        yield
-    except (*errors, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise _UnavailableError(f"onnxruntime cannot {what} the model: {reason}") from error
-
-
-class _Session:
-    """onnxruntime on the model, with every tensor of the graph that the model has as an output."""
-
-    def __init__(self, graph: Graph, onnxruntime: ModuleType) -> None:
-        model = onnx.ModelProto()
-        model.ParseFromString(graph.model)
-        known = {name for node in model.graph.node for name in node.output}
-        have = {value.name for value in model.graph.output}
-        for node in graph.nodes:
-            for name in node.outputs:
-                if name in known - have:
-                    model.graph.output.append(onnx.ValueInfoProto(name=name))
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 3
-        with _reasons(onnxruntime, "load"):
-            self._session = onnxruntime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-        self._onnxruntime = onnxruntime
-        self._names = [value.name for value in model.graph.output]
-        self._inputs = {value.name for value in self._session.get_inputs()}
-
-    def run(self, feed: Tensors) -> dict[str, Array]:
-        """Return inputs and every output for one sample."""
-        given = {name: array for name, array in feed.items() if name in self._inputs}
-        with _reasons(self._onnxruntime, "run"):
-            results = self._session.run(self._names, given)
-        return {**given, **dict(zip(self._names, results, strict=True))}
 
 
 def batched(samples: Sequence[Tensors]) -> list[Tensors]:
