@@ -21,7 +21,7 @@ from tilewright.compiler.schedule.templates import build_kernel
 from tilewright.hw.config import Config
 from tilewright.hw.encoding import decode, disassemble, encode
 from tilewright.hw.isa import INSTRUCTION_BYTES, Segment
-from tilewright.runtime.files import write_whole
+from tilewright.runtime.files import make_folder, write_whole
 from tilewright.runtime.program import (
     HostCall,
     Invoke,
@@ -198,6 +198,7 @@ def _dump(folder: Path, graph: Graph, placed: Mapping[str, Placed], program: Pro
         "4_memory.txt": _memory_text(program),
         "5_instructions.txt": _instructions_text(program),
     }
+    make_folder(folder)
     for name, text in texts.items():
         write_whole(folder / name, f"{text}\n".encode())
 

@@ -84,7 +84,7 @@ class Config:
         if type(value) is not type(field.default):
             kind = type(field.default).__name__
             return f"config {self.name}: {field.name}={value!r} is not of type {kind}"
-        if field.name == "name" and not _NAME.fullmatch(value):
+        if field.name == "name" and not _NAME.fullmatch(self.name):
             return f"config name {value!r}: use letters, digits and . _ - alone, at least one"
         if legal is None or value in legal:
             return None

@@ -69,6 +69,18 @@ def put_in_place(partial: Path, path: Path) -> None:
     partial.replace(path)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there.
+
+    Raises:
+        ModelError: a part of the path is a file, or refuses.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refusal(path, error) from error
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all.
 

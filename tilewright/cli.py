@@ -1,5 +1,6 @@
 """The `tilewright` command: its sub-commands, and errors as one line."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ COMMANDS = {
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _LazyGroup(click.Group):
@@ -60,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit: 0 success, 1 a check failed, 2 bad input."""
     try:
         status = cli.main(arguments, prog_name="tilewright", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "tilewright"
@@ -70,7 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo("error: interrupted", err=True)
         status = INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe has gone; the interpreter must not try to flush to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         status = BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        _abandon_stdout()
+        click.echo(f"error: standard output: cannot be written ({error.strerror})", err=True)
+        status = BAD_INPUT
     sys.exit(status or SUCCESS)
+
+
+def _abandon_stdout() -> None:
+    """Keep the interpreter from flushing to what cannot be written when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -27,7 +27,9 @@ _ADD_BITS = 22
 
 def _quantize(layer: Layer) -> list[Array]:
     x, q = layer.array(0), layer.quantization(layer.out[0])
-    steps = x.astype(np.float32) / spread(q.scale, q.axis, x.ndim).astype(np.float32)
+    with np.errstate(over="ignore"):  # A quotient out of float32's range is ∞, and saturates.
+        steps = x.astype(np.float32) / spread(q.scale, q.axis, x.ndim).astype(np.float32)
+    steps = np.where(np.isnan(steps), -np.inf, steps)
     nearest = np.clip(np.rint(steps), -(2.0**40), 2.0**40).astype(np.int64)
     return saturate(nearest + spread(q.zero_point, q.axis, x.ndim), layer)
 

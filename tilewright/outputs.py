@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.hw.errors import ModelError
 from tilewright.runtime.files import (
     is_stream,
+    make_folder,
     partial_of,
     put_in_place,
     refusal,
@@ -108,10 +109,7 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> list[Path]:
     paths = []
     for name, data in files.items():
         path = folder / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise refusal(path, error) from error
+        make_folder(path.parent)
         write_whole(path, data)
         paths.append(path)
     return paths

@@ -251,7 +251,9 @@ def _cycles(execution: Execution) -> int | None:
 
 
 def _utilization(macs: int, cycles: int | None, peak: int) -> float | None:
-    return macs / (cycles * peak) if cycles and macs else None
+    if cycles is None or (macs and not cycles):
+        return None
+    return macs / (cycles * peak) if macs else 0.0
 
 
 def _engines(execution: Execution) -> dict[str, dict[str, int]]:

@@ -29,12 +29,14 @@ def along_axis(values: Sequence[float], axis: int | None, rank: int, dtype: str)
 
 
 def quantize(x: Numbers, kind: TensorType) -> Numbers:
-    """Return the stored integers of real x, in `kind`'s element type."""
+    """Return the stored integers of real x, in `kind`'s element type; NaN gives the least."""
     q = _quantization(kind)
     scale = along_axis(q.scale, q.axis, x.ndim, "float32")
     zero_point = along_axis(q.zero_point, q.axis, x.ndim, "float64")
     info = np.iinfo(np.dtype(kind.dtype))
-    stored = np.rint(x.astype(np.float32) / scale).astype(np.float64) + zero_point
+    with np.errstate(over="ignore"):  # A quotient out of float32's range is ∞, and saturates.
+        stored = np.rint(x.astype(np.float32) / scale).astype(np.float64) + zero_point
+    stored = np.where(np.isnan(stored), info.min, stored)
     return np.clip(stored, info.min, info.max).astype(kind.dtype)
 
 

@@ -82,6 +82,7 @@ def test_the_same_input_gives_the_same_program(lenet5: Graph, tmp_path: Path) ->
 
 
 def test_dump_writes_every_stage(lenet5: Graph, tmp_path: Path) -> None:
+    tmp_path /= "made/for/it"
     compile_graph(lenet5, Config.preset("tiny"), dump=tmp_path)
     texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert sorted(texts) == [

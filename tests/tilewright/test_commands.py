@@ -213,3 +213,16 @@ def test_doctor_reports_every_tool(run: Run) -> None:
     table = json.loads(run("doctor", "--json", "-"))
     assert {check["name"] for check in table["checks"]} >= {"Python", "C++ compiler", "make"}
     assert "numpy" in table["versions"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("options", [(), ("--json", "-")])
+def test_a_full_standard_output_is_one_line(options: tuple[str, ...], tmp_path: Path) -> None:
+    program = "from tilewright.cli import main; main()"
+    command = [sys.executable, "-c", program, "config", "list", *options]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
+        )
+    assert done.returncode == 2
+    assert done.stderr == ("error: standard output: cannot be written (No space left on device)\n")

@@ -287,3 +287,10 @@ def test_arrays_do_not_go_to_standard_output(simulate: Run, lenet5_path: Path) -
 
 def test_an_empty_config_is_no_default(simulate: Run, lenet5_path: Path) -> None:
     assert simulate(lenet5_path, "--config", "").startswith("error: config '': no such preset;")
+
+
+def test_a_seed_is_not_negative(simulate: Run, lenet5_path: Path) -> None:
+    assert simulate(lenet5_path, "--seed", "-1") == (
+        "error: Invalid value for '--seed': -1 is not in the range x>=0;"
+        " see `tilewright simulate --help`\n"
+    )

@@ -159,6 +159,17 @@ def test_ties_round_to_even_before_the_zero_point_is_added() -> None:
     assert execute(graph, {"x": x})["y"].tolist() == [1, 3, 3, 5, 5, 7]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_is_no_number_or_too_large_saturates_without_a_warning(dtype: str) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38], np.float32)
+    kind = TensorType(dtype, x.shape, Quantization((0.1,), (7,)))
+    graph = one_node("QuantizeLinear", TensorType("float32", x.shape), kind, {})
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for result in (host(graph, x), execute(graph, {"x": x})["y"]):
+        assert result.tolist() == [low, high, low, high, low]
+
+
 def test_accumulators_wrap_at_32_bits() -> None:
     x_type = TensorType("uint8", (1, 1), Quantization((1.0,), (0,)))
     y_type = TensorType("int32", (1, 1))

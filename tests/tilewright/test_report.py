@@ -62,6 +62,11 @@ def test_layer_cycles_end_at_retirements_and_sum_to_the_cycles(
     assert sum(row.cycles or 0 for row in result.layers) == result.cycles
 
 
+def test_a_layer_without_work_uses_nothing(two_layers: Program, timed: Execution) -> None:
+    used = {row.name: row.utilization for row in report(two_layers, timed).layers}
+    assert (used["first"], used["dequantize"]) == (16 / (40 * 16), 0.0)
+
+
 def test_host_packing_is_a_layer_before_and_after(two_layers: Program, timed: Execution) -> None:
     rows = [(row.name, row.op, row.target) for row in report(two_layers, timed).layers]
     assert rows == [

@@ -64,7 +64,14 @@ class _SimulateCommand(click.Command):
     metavar="K",
     help="Inferences to run; --input then has a leading axis of K.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random input.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="S",
+    default=0,
+    show_default=True,
+    help="Of the random input.",
+)
 @shape_option
 @click.option("--output", type=Path, metavar="OUT.npz", help="Write the outputs by name.")
 @target_option
