@@ -254,7 +254,7 @@ class Config:
         for key in table:
             if key not in known:
                 raise ConfigError(
-                    f"config {table['name']}: unknown field {key!r};"
+                    f"config {_label(table['name'])}: unknown field {key!r};"
                     f" known: {', '.join(sorted(known))}"
                 )
         return cls(**table)
@@ -317,6 +317,11 @@ def _value(config: str, key: str, text: str) -> int | str:
         return int(text)
     except ValueError:
         raise ConfigError(f"config {config}: {key}={text!r} is not a whole number") from None
+
+
+def _label(name: object) -> str:
+    """Return a config's name for an error, in quotes where it is no legal one."""
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else repr(name)
 
 
 def preset_names() -> list[str]:

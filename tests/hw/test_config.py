@@ -143,6 +143,11 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         Config.parse(str(path))
 
 
+def test_an_error_is_one_line_whatever_the_name_is() -> None:
+    with pytest.raises(ConfigError, match=r"^config 'a\\nb': unknown field 'blok'; known: [^\n]*$"):
+        Config.from_toml('name = "a\\nb"\nblok = 1')
+
+
 def test_a_file_may_have_a_name_that_a_config_may_not(tmp_path: Path) -> None:
     path = tmp_path / "my first 'one'.toml"
     path.write_text("batch = 2\n")
