@@ -124,10 +124,11 @@ class UnavailableError(Exception):
 def _reasons(module: ModuleType, what: str) -> Iterator[None]:
     """Turn onnxruntime's errors into `UnavailableError`."""
     state = importlib.import_module(f"{module.__name__}.capi.onnxruntime_pybind11_state")
-    errors = [e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)]
+    errors: list[type[Exception]] = [RuntimeError, ValueError]
+    errors += [e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)]
     try:
         yield
-    except (*errors, RuntimeError, ValueError) as error:
+    except tuple(errors) as error:
         reason = " ".join(str(error).split())
         raise UnavailableError(f"onnxruntime cannot {what} the model: {reason}") from error
 

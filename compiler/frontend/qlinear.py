@@ -53,7 +53,9 @@ def _fresh_output(b: GraphBuilder, node: OnnxNode) -> str:
 def _bias_quantization(b: GraphBuilder, node: OnnxNode, alpha: float = 1.0) -> Quantization:
     x = np.float32(constant_input(b, node, 1, "scale").reshape(-1)[0])
     w = constant_input(b, node, 4, "scale").astype(np.float32).reshape(-1)
-    return make_quantization(node, np.float32(alpha) * x * w, np.zeros(1, np.int64), 0)
+    with np.errstate(over="ignore", under="ignore"):
+        scales = np.float32(alpha) * x * w
+    return make_quantization(node, scales, np.zeros(1, np.int64), 0)
 
 
 def _check_bias(b: GraphBuilder, node: OnnxNode, index: int) -> None:

@@ -1,6 +1,7 @@
 """`canonicalize`: an imported graph to the one form that back-ends and references read."""
 
 from tilewright.compiler.ir.graph import Graph, verify
+from tilewright.compiler.passes.check_ratios import check_ratios
 from tilewright.compiler.passes.eliminate_dead import eliminate_dead
 from tilewright.compiler.passes.flatten_to_conv import flatten_to_conv
 from tilewright.compiler.passes.fold_constants import fold_constants
@@ -31,6 +32,7 @@ PASSES = (
     merge_reshapes,  # after the Squeezes that widening leaves
     flatten_to_conv,
     eliminate_dead,
+    check_ratios,
 )
 
 

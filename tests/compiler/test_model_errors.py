@@ -244,3 +244,14 @@ def test_an_input_declared_twice_is_refused(model_file) -> None:
     model.graph.input.append(model.graph.input[0])
     path.write_bytes(model.SerializeToString())
     assert message(path) == f"{path}: graph model: input 'x' is declared twice; keep one"
+
+
+def test_scales_too_far_apart_are_refused_with_the_node(model_file) -> None:
+    path = qlinear_model(model_file, {"sy": np.float32(1e-10)})
+    assert message(path).startswith(f"{path}: node 'c': Conv: requantize: scale ratio 1")
+    names = ["x", "sx", "zx", "x", "sx", "zx", "sy", "zx"]
+    node = helper.make_node("QLinearAdd", names, ["y"], name="sum", domain="com.microsoft")
+    weights = {"sx": np.float32(1), "zx": np.uint8(0), "sy": np.float32(2**-22)}
+    values = {"x": ("uint8", (1, 4))}, {"y": ("uint8", (1, 4))}
+    path = model_file([node], *values, weights)
+    assert message(path).startswith(f"{path}: node 'sum': Add: add: scale ratios (4194304.0,")
