@@ -171,7 +171,7 @@ module tw_alu (
   integer k;
   always @(posedge clk)
     if (valid_q[8]) begin
-      if (SLICE_W != TILE_W) running_q <= running_q >> SLICE_W;
+      running_q <= running_q >> SLICE_W;
       for (k = 0; k < ALU_LANES; k = k + 1) begin
         accumulator = running_q[k*32+:32];
         left = left_accumulator_9_q ? accumulator : left_value_9_q ? values[k*32+:32] : 32'd0;

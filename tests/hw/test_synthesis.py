@@ -5,17 +5,24 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilewright.hw import synthesis, verilog
 from tilewright.hw.config import Config
 from tilewright.hw.errors import DeviceError
+from tilewright.hw.isa import Segment
 from tilewright.hw.resources import XC7Z020, XCZU3EG, Part
+from tilewright.sim.functional import FunctionalEngine
+from tilewright.sim.memory import MemoryModel
+from tilewright.sim.random_programs import random_program
+from tilewright.sim.rtl.engine import RtlEngine
 from tilewright.sim.rtl.toolchain import find_verilator
 
 CONFIGS = ("pynq-z1", "tiny", "ultra96", "pynq-z1,block_in=8,block_out=32", "pynq-z1,batch=4")
 SHARE = 0.85
 """What a preset may take of its board's part: the rest is left to the system around it."""
+READ_PROGRAMS = 30
 
 
 @pytest.mark.parametrize("text", CONFIGS)
@@ -45,6 +52,47 @@ def test_yosys_refuses_what_is_no_verilog(tmp_path: Path) -> None:
     (tmp_path / "bad.sv").write_text("module bad(input wire a; endmodule\n")
     with pytest.raises(DeviceError, match=re.escape("bad.sv:1: ERROR")):
         synthesis.run_yosys("read_verilog -sv bad.sv", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tiny",
+        "pynq-z1,batch=2,block_in=8,block_out=32",
+        "pynq-z1,batch=4,block_in=32,block_out=8,axi_data_bits=32",
+    ],
+)
+def test_what_yosys_reads_runs_as_the_functional_engine(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Yosys writes what it understood, Verilator simulates that.
+
+    Yosys 0.70 lets `if (b) q <= x; q <= y;` inside another `if` end in x; nothing else would tell.
+    """
+    config = Config.parse(text)
+    commands = synthesis.read_commands(config, tmp_path)
+    synthesis.run_yosys(
+        f"{commands}; hierarchy -check -top {verilog.TOP}; proc; flatten; opt;"
+        " write_verilog -noattr read.v",
+        tmp_path,
+    )
+
+    def write_sources(_: Config, folder: Path) -> list[Path]:
+        folder.mkdir()
+        path = folder / f"{verilog.TOP}.v"
+        path.write_text((tmp_path / "read.v").read_text())
+        return [path]
+
+    monkeypatch.setattr(verilog, "write_sources", write_sources)
+    engine = RtlEngine(config, MemoryModel(), cache=tmp_path / "cache")
+    for seed in range(READ_PROGRAMS):
+        program = random_program(config, np.random.default_rng(seed))
+        expected, found = program.copy_segments(), program.copy_segments()
+        FunctionalEngine(config).run(expected)
+        engine.run(found)
+        for segment in (Segment.WORKSPACE, Segment.OUTPUT):
+            assert np.array_equal(found[segment], expected[segment]), f"seed {seed}"
 
 
 SUM_OF_SELECTED = """
