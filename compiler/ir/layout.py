@@ -65,6 +65,28 @@ def rows_layout(shape: Sequence[int]) -> Layout | None:
     return layout_of(shape, ((0,), (rank - 1,), range(1, rank - 2), (rank - 2,)))
 
 
+def weights_layout(shape: Sequence[int], config: Config) -> Layout | None:
+    """Return the layout in which weight tiles […, K, M] lie one after another.
+
+    Columns are pixels of K channels; where an input tile is narrower than a block of channels,
+    a pixel is a part of K of as many columns as fill the block.  None if they do not fill it.
+    """
+    rank = len(shape)
+    if rank < 2:
+        return None
+    planes = range(1, rank - 2)
+    images = (0,) if rank > 2 else ()
+    if config.block_in == config.channel_lanes:
+        return layout_of(shape, (images, (rank - 2,), planes, (rank - 1,)))
+    columns = config.channel_lanes // config.block_in
+    if shape[-2] % config.block_in or shape[-1] % columns:
+        return None
+    split = (*shape[:-2], shape[-2] // config.block_in, config.block_in)
+    split = (*split, shape[-1] // columns, columns)
+    groups = (images, (rank + 1, rank - 1), (*planes, rank - 2), (rank,))
+    return layout_of(split, groups)
+
+
 def factors_of_axes(layout: Layout, shape: Sequence[int]) -> list[list[int]]:
     """Return for each axis of a shape the indices of its factors."""
     parts, at = [], 0

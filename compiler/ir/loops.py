@@ -220,7 +220,8 @@ class Intrinsic:
 
     `gemm` (dst, input, weight): dst += input · weightᵀ; `max` (dst, src): dst = max(dst, src).
     Both reduce over the loops that dst's index does not use, out to dst's allocation, and
-    overwrite dst at the first iteration.  Without reduction: `add` (dst, src): dst += src;
+    overwrite dst at the first iteration, which `gemm_add`, else like `gemm`, does not.  Without
+    reduction: `add` (dst, src): dst += src;
     `multiply` (dst, src): dst *= src; `scale` (dst): dst *= immediate; `scale_add` (dst, src):
     dst += src * immediate.  Products take the low 18 bits of dst (of src for `scale_add`) and
     25 bits of the other factor.

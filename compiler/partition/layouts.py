@@ -20,11 +20,12 @@ from tilewright.compiler.ir.layout import (
     packed_axes,
     resized,
     rows_layout,
+    weights_layout,
     without_axes,
 )
 from tilewright.compiler.ir.packed import alias_layout, alias_source
 from tilewright.hw.config import Config
-from tilewright.runtime.attributes import get_int
+from tilewright.runtime.attributes import get_int, get_ints
 
 
 def assign_layouts(graph: Graph, config: Config) -> Graph:
@@ -70,13 +71,11 @@ class _Assignment:
             return None
         y = self._graph.type(node.outputs[0]).static_shape
         if node.op in REQUIRED:
-            layout = REQUIRED[node.op]
             for i in range(min(2, len(inputs))):
                 if inputs[i] in self._layouts:
-                    wanted = layout(self._graph.type(inputs[i]).static_shape)
-                    inputs[i] = self._lying(inputs[i], wanted)
-            return layout(y)
-        if node.op in MOVES:
+                    inputs[i] = self._lying(inputs[i], self._required(node, i))
+            return REQUIRED[node.op](y)
+        if node.op in MOVES or node.op == "ReduceMean":
             return self._move(node, inputs)
         if node.op not in ELEMENTWISE:
             return None
@@ -88,6 +87,13 @@ class _Assignment:
             if name in self._layouts:
                 inputs[i] = self._lying(name, _broadcast(result, y, shapes[name]))
         return result
+
+    def _required(self, node: Node, index: int) -> Layout | None:
+        """The layout of an input of an operator that needs a certain one."""
+        shape = self._graph.type(node.inputs[index]).static_shape
+        if index == 1:
+            return weights_layout(shape, self._config)
+        return REQUIRED[node.op](shape)
 
     def _move(self, node: Node, inputs: list[str]) -> Layout | None:
         """The layout of a move's output; a Concat of channels needs all parts to lie like it."""
@@ -105,8 +111,16 @@ class _Assignment:
                     inputs[i] = self._lying(name, resized(result, y, shape))
         return result
 
+    def _reduced(self, node: Node, source: Layout) -> Layout:
+        """The layout of a reduction's output: its input's without the axes that are gone."""
+        shape = self._graph.type(node.inputs[0]).static_shape
+        axes = get_ints(node.attributes, "axes", tuple(range(len(shape))))
+        return without_axes(source, shape, [axis % len(shape) for axis in axes])
+
     def _moved_layout(self, node: Node, name: str, source: Layout) -> Layout | None:
         """The layout of a move's output that is most like that of one of its inputs."""
+        if node.op == "ReduceMean":
+            return self._reduced(node, source)
         x, y = (self._graph.type(n).static_shape for n in (name, node.outputs[0]))
         result = resized(source, x, y)
         if result is not None:
@@ -167,7 +181,7 @@ class _Assignment:
                 continue
             elif node.op in REQUIRED:
                 found = REQUIRED[node.op](shape)
-            elif node.op in MOVES:
+            elif node.op in MOVES or node.op == "ReduceMean":
                 found = next(
                     (self._moved_layout(node, n, anchors[n]) for n in node.inputs if n in anchors),
                     None,
@@ -184,7 +198,10 @@ class _Assignment:
         if node.op in ALIASES:
             return None if result is None else alias_source(self._graph, node, result)
         if node.op in REQUIRED and self._is_stored(node):
-            return REQUIRED[node.op](shape)
+            return self._required(node, node.inputs.index(name))
+        if node.op == "ReduceMean" and self._is_stored(node):
+            last = len(shape) - 1 in get_ints(node.attributes, "axes", (len(shape) - 1,))
+            return image_layout(shape) if last else rows_layout(shape)
         if node.op in ELEMENTWISE and self._is_stored(node) and result is not None:
             return _broadcast(result, self._graph.type(node.outputs[0]).static_shape, shape)
         if node.op == "Concat" and self._is_stored(node) and result is not None:

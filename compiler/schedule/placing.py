@@ -16,6 +16,7 @@ from tilewright.compiler.ir.packed import (
     layout_of_value,
     zero_point_of,
 )
+from tilewright.compiler.schedule.attention import transpose_tiles
 from tilewright.compiler.schedule.moves import Movement, Part, build_movement
 from tilewright.compiler.schedule.operands import clamp_of, scale_of
 from tilewright.compiler.schedule.selection import Side, Span, plan_move
@@ -76,6 +77,9 @@ def relayout(graph: Graph, node: Node, config: Config) -> Kernel:
     layout = alias_layout(graph, node, layout_of_value(graph, node.inputs[0]))
     if layout is None:
         raise CompileError("its shapes do not split into common factors")
+    kernel = transpose_tiles(graph, node, layout, config)
+    if kernel is not None:
+        return kernel
     return _moved(graph, node, config, [(Side(shape, layout, _whole(shape)), _whole(shape))])
 
 

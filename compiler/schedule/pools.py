@@ -7,14 +7,18 @@ from fractions import Fraction
 import numpy as np
 
 from tilewright.compiler.ir.graph import Graph, Node
+from tilewright.compiler.ir.layout import H, W, factors_of_axes, without_axes
 from tilewright.compiler.ir.loops import Kernel
 from tilewright.compiler.ir.packed import (
     INT8_OFFSET,
     int8_zero_point,
     is_unsigned,
+    layout_of_value,
+    lies_as,
     zero_point_of,
 )
 from tilewright.compiler.schedule.operands import (
+    Operands,
     block_by_block,
     clamp_of,
     operands_of,
@@ -43,7 +47,7 @@ def average_pool(graph: Graph, node: Node, config: Config) -> Kernel:
     """
     operands = operands_of(graph, node)
     window = window_of(node, get_ints(node.attributes, "kernel_shape"), config)
-    zero_point, taps = int8_zero_point(operands.x), window.kernel[0] * window.kernel[1]
+    taps = window.kernel[0] * window.kernel[1]
     height, width = operands.y_shape[2:]
     if get_int(node.attributes, "count_include_pad", 0) or not any(window.pads):
         regions = {((0, height), (0, width)): taps}
@@ -53,6 +57,43 @@ def average_pool(graph: Graph, node: Node, config: Config) -> Kernel:
         regions = {(r, c): rows[r] * columns[c] for r, c in itertools.product(rows, columns)}
     if 0 in regions.values():
         raise CompileError("a window of it lies in the padding alone")
+    return _averages(node, config, operands, window, regions)
+
+
+def mean(graph: Graph, node: Node, config: Config) -> Kernel:
+    """Return the kernel of a ReduceMean over all rows, all columns, or both."""
+    x, y = graph.type(node.inputs[0]), graph.type(node.outputs[0])
+    shape, layout = x.static_shape, layout_of_value(graph, node.inputs[0])
+    axes = [a % len(shape) for a in get_ints(node.attributes, "axes", tuple(range(len(shape))))]
+    parts = factors_of_axes(layout, shape)
+    reduced = {factor for a in axes for factor in parts[a]}
+    sizes = [1, 1]
+    for side, group in enumerate((H, W)):
+        members = set(layout.groups[group])
+        if members and members <= reduced:
+            sizes[side] = layout.shape[group]
+            reduced -= members
+    if reduced:
+        raise CompileError(f"it reduces axes {axes}, which are not whole rows or columns")
+    kept = without_axes(layout, shape, axes)
+    if not lies_as(graph, node.outputs[0], kept, config):
+        raise CompileError("its output does not lie like its input")
+    operands = Operands(x, y, layout.shape, kept.shape)
+    everywhere = ((0, kept.shape[H]), (0, kept.shape[W]))
+    window = Window((sizes[0], sizes[1]))
+    regions = {everywhere: sizes[0] * sizes[1]}
+    return _averages(node, config, operands, window, regions)
+
+
+def _averages(
+    node: Node,
+    config: Config,
+    operands: Operands,
+    window: Window,
+    regions: dict[tuple[Span, Span], int],
+) -> Kernel:
+    """Sums of windows, divided by the count of the region of output positions."""
+    zero_point, taps = int8_zero_point(operands.x), window.kernel[0] * window.kernel[1]
     x_scale, y_scale = Fraction(scale_of(operands.x)), Fraction(scale_of(operands.y))
     pairs = [multiplier_of_ratio(float(x_scale / (y_scale * count))) for count in regions.values()]
     bias = -zero_point * taps

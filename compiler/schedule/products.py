@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tilewright.compiler.ir.graph import Graph, Node
 from tilewright.compiler.ir.loops import Kernel
 from tilewright.compiler.ir.packed import int8_zero_point, zero_point_of
+from tilewright.compiler.schedule.attention import activation_product
 from tilewright.compiler.schedule.folding import folded_weights, folded_window
 from tilewright.compiler.schedule.operands import (
     Int64,
@@ -54,7 +55,9 @@ def convolution(graph: Graph, node: Node, config: Config, fold: Fold | None = No
 
 
 def matrix_product(graph: Graph, node: Node, config: Config) -> Kernel:
-    """Return the kernel of a MatMul […, K] · [K, M] with constant weights: a 1×1 convolution."""
+    """Return the kernel of a MatMul: with constant weights [K, M] it is a 1×1 convolution."""
+    if node.inputs[1] not in graph.constants:
+        return activation_product(graph, node, config)
     weights, scales = _weights(graph, node)
     if weights.ndim != 2:
         raise CompileError(f"its weights have {weights.ndim} dimensions, not 2")

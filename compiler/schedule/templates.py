@@ -9,7 +9,7 @@ from tilewright.compiler.ir.packed import layout_of_value, lies_as
 from tilewright.compiler.schedule.arithmetic import product, requantize, signed_sum
 from tilewright.compiler.schedule.folding import fold_of
 from tilewright.compiler.schedule.placing import concat, cut, expand, gather, relayout
-from tilewright.compiler.schedule.pools import average_pool, max_pool
+from tilewright.compiler.schedule.pools import average_pool, max_pool, mean
 from tilewright.compiler.schedule.products import convolution, matrix_product
 from tilewright.hw.config import Config
 from tilewright.hw.errors import CompileError
@@ -27,6 +27,7 @@ TEMPLATES: dict[str, Template] = {
     "MatMul": matrix_product,
     "MaxPool": max_pool,
     "Mul": product,
+    "ReduceMean": mean,
     "Requantize": requantize,
     "Slice": cut,
     "Sub": signed_sum,

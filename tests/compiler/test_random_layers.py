@@ -12,10 +12,13 @@ from tilewright.compiler.ir.operators import infer_types
 from tilewright.compiler.pipeline import compile_graph
 from tilewright.exact import execute
 from tilewright.hw.config import Config
+from tilewright.runtime.device import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.program import Attribute, Program
 from tilewright.runtime.tensor import Quantization, TensorType
 from tilewright.sim.functional import FunctionalEngine
+from tilewright.sim.memory import MemoryModel
+from tilewright.sim.rtl.engine import RtlEngine
 
 Axes = tuple[int, ...]
 
@@ -171,22 +174,24 @@ def random_array(rng: np.random.Generator, kind: TensorType) -> np.ndarray:
     return rng.integers(info.min, info.max + 1, kind.static_shape).astype(info.dtype)
 
 
-def expect_exact(graph: Graph, program: Program, rng: np.random.Generator) -> None:
+def expect_exact(graph: Graph, program: Program, rng: np.random.Generator, engine: Device) -> None:
     feeds = {name: random_array(rng, graph.type(name)) for name in graph.input_names}
-    engine = FunctionalEngine(program.config, rng=rng)
     outputs = Executor(program, engine).run(feeds).outputs
     expected = execute(graph, feeds)
     np.testing.assert_array_equal(outputs["y"], expected["y"])
 
 
 def check_seed(
-    seed: int, config: Config, make: Callable[[np.random.Generator], Graph] = random_graph
+    seed: int,
+    config: Config,
+    make: Callable[[np.random.Generator], Graph] = random_graph,
+    engine: Device | None = None,
 ) -> None:
     rng = np.random.default_rng(seed)
     graph = make(rng)
     program = compile_graph(graph, config)
     assert program.layers[0].target == "accelerator", f"seed {seed}: {program.layers[0].reason}"
-    expect_exact(graph, program, rng)
+    expect_exact(graph, program, rng, engine or FunctionalEngine(config, rng=rng))
 
 
 @pytest.mark.parametrize("text", CONFIGS)
@@ -199,6 +204,13 @@ def test_random_layers_are_exact(text: str) -> None:
 def test_random_elementwise_layers_are_exact(text: str) -> None:
     for seed in range(25):
         check_seed(seed, Config.parse(text), random_elementwise)
+
+
+def test_random_elementwise_layers_are_exact_on_the_rtl() -> None:
+    config = Config.preset("tiny")
+    engine = RtlEngine(config, MemoryModel())
+    for seed in range(2000, 2012):
+        check_seed(seed, config, random_elementwise, engine)
 
 
 def test_a_layer_whose_smallest_tile_does_not_fit_runs_on_the_host() -> None:

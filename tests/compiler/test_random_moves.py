@@ -10,10 +10,13 @@ from tilewright.compiler.ir.operators import infer_types
 from tilewright.compiler.pipeline import compile_graph
 from tilewright.exact import execute
 from tilewright.hw.config import Config
+from tilewright.runtime.device import Device
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.program import Attribute, Program
 from tilewright.runtime.tensor import Quantization, TensorType
 from tilewright.sim.functional import FunctionalEngine
+from tilewright.sim.memory import MemoryModel
+from tilewright.sim.rtl.engine import RtlEngine
 
 CONFIGS = (
     "pynq-z1",
@@ -117,33 +120,39 @@ def reshape_target(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[in
     return (*target[:at], part, target[at] // part, *target[at + 1 :])
 
 
-def expect_exact(graph: Graph, program: Program, rng: np.random.Generator) -> None:
+def expect_exact(graph: Graph, program: Program, rng: np.random.Generator, engine: Device) -> None:
     feeds = {}
     for name in graph.input_names:
         kind = graph.type(name)
         info = np.iinfo(kind.dtype)
         feeds[name] = rng.integers(info.min, info.max + 1, kind.static_shape).astype(kind.dtype)
-    engine = FunctionalEngine(program.config, rng=rng)
     outputs = Executor(program, engine).run(feeds).outputs
     for name, expected in execute(graph, feeds).items():
         if name in graph.output_names:
             np.testing.assert_array_equal(outputs[name], expected)
 
 
-def check_seed(seed: int, config: Config) -> None:
+def check_seed(seed: int, config: Config, engine: Device | None = None) -> None:
     rng = np.random.default_rng(seed)
     graph = random_move(rng)
     program = compile_graph(graph, config)
     reasons = {layer.reason for layer in program.layers if layer.target == "cpu"}
     allowed = {UNALIKE, IMAGES} if config.batch > 1 else {UNALIKE}
     assert reasons <= allowed, f"seed {seed}: {reasons}"
-    expect_exact(graph, program, rng)
+    expect_exact(graph, program, rng, engine or FunctionalEngine(config, rng=rng))
 
 
 @pytest.mark.parametrize("text", CONFIGS)
 def test_random_moves_are_exact(text: str) -> None:
     for seed in range(40):
         check_seed(seed, Config.parse(text))
+
+
+def test_random_moves_are_exact_on_the_rtl() -> None:
+    config = Config.preset("tiny")
+    engine = RtlEngine(config, MemoryModel())
+    for seed in range(2000, 2012):
+        check_seed(seed, config, engine)
 
 
 @pytest.mark.slow

@@ -285,7 +285,7 @@ class _Lowering:
         operands = (intrinsic.dst, *intrinsic.sources)
         addresses = [self._address(operand) for operand in operands]
         used = {name for index in intrinsic.dst.index for name, _ in index.terms}
-        reduces = intrinsic.name in ("gemm", "max")
+        reduces = intrinsic.name in ("gemm", "gemm_add", "max")
         axes = [
             FoldAxis(
                 extent, tuple(_factor(a, name) for a in addresses), reduces and name not in used
@@ -296,8 +296,8 @@ class _Lowering:
         within = self._instance(intrinsic.dst.buffer.name).axes
         begun = any(i for name, i in fixed.items() if name not in within and name not in used)
         match intrinsic.name:
-            case "gemm":
-                self._gemm(axes, base, begun=begun)
+            case "gemm" | "gemm_add":
+                self._gemm(axes, base, begun=begun or intrinsic.name == "gemm_add")
             case "max":
                 self._max(axes, base, begun=begun)
             case "add" | "multiply" | "scale" | "scale_add":
