@@ -171,7 +171,8 @@ module tw_alu (
   integer k;
   always @(posedge clk)
     if (valid_q[8]) begin
-      running_q <= running_q >> SLICE_W;
+      for (k = ALU_LANES; k < BATCH * BLOCK_OUT; k = k + 1)
+        running_q[(k-ALU_LANES)*32+:32] <= running_q[k*32+:32];
       for (k = 0; k < ALU_LANES; k = k + 1) begin
         accumulator = running_q[k*32+:32];
         left = left_accumulator_9_q ? accumulator : left_value_9_q ? values[k*32+:32] : 32'd0;
