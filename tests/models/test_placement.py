@@ -11,6 +11,7 @@ from tilewright.compiler.ir.graph import Graph
 from tilewright.compiler.load import load
 from tilewright.compiler.passes.bind_shapes import bind_shapes
 from tilewright.compiler.pipeline import compile_graph
+from tilewright.feeds import random_feeds
 from tilewright.hw.config import Config
 from tilewright.runtime.executor import Executor
 from tilewright.runtime.program import Program
@@ -69,23 +70,12 @@ def graph_of(folder: Path, name: str) -> Graph:
 
 def expect_exact_tensors(graph: Graph, program: Program) -> None:
     rng = np.random.default_rng(0)
-    feeds = random_feeds(graph, rng)
+    types = {value.name: value.type for value in graph.inputs}
+    [feeds] = random_feeds(types, samples=1, seed=0)
     engine = FunctionalEngine(program.config, rng=rng)
     tensors = Executor(program, engine, all_tensors=True).run(feeds).tensors
     found = check_exact(graph, [feeds], [tensors], layers=True)
     assert found.passed, found.first
-
-
-def random_feeds(graph: Graph, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    feeds: dict[str, np.ndarray] = {}
-    for value in graph.inputs:
-        shape = value.type.static_shape
-        if value.dtype == "float32":
-            feeds[value.name] = rng.random(shape, np.float32)
-        else:
-            info = np.iinfo(value.dtype)
-            feeds[value.name] = rng.integers(info.min, info.max + 1, shape).astype(value.dtype)
-    return feeds
 
 
 @pytest.mark.models
